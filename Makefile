@@ -1,0 +1,58 @@
+# Every target makes the virtual environment it needs; all that is asked for is Python 3.11 or later, with pip.
+
+PYTHON ?= python3
+BIN := .venv/bin
+BENCH := .venv-bench/bin
+INSTALL := -m pip install --quiet --disable-pip-version-check
+SOURCES := src tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types unit bench-speed clean
+
+help: ## Show these targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+demo: .venv/base.stamp ## Run a complete long-tailed experiment on embedded data, with an HTML report
+	@$(BIN)/tailwise demo
+
+test: lint types ## Run everything that CI runs: lint, types, tests, doctests, coverage
+	@$(BIN)/python -m pytest --cov --cov-report=term
+
+lint: .venv/dev.stamp ## Check style and formatting
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+
+format: .venv/dev.stamp ## Format the code and mend what can be mended by rule
+	@$(BIN)/ruff check --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+types: .venv/dev.stamp ## Check types
+	@$(BIN)/mypy --strict
+
+unit: .venv/dev.stamp ## Run the unit tests and doctests alone, without coverage
+	@$(BIN)/python -m pytest -q tests/unit src
+
+bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries
+	@$(BENCH)/python -m benchmarks.speed
+
+clean: ## Remove caches and results; the virtual environments stay
+	@rm -rf build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache tailwise-demo
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/base.stamp: pyproject.toml constraints.txt
+	@echo "Preparing .venv (needed once) …"
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Tailwise needs Python 3.11 or later, but this is " + sys.version.split()[0] + "; run: make PYTHON=python3.11")'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python $(INSTALL) -c constraints.txt -e .
+	@touch $@
+
+.venv/dev.stamp: .venv/base.stamp
+	@echo "Adding the development tools to .venv (needed once) …"
+	@$(BIN)/python $(INSTALL) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+.venv-bench/bench.stamp: pyproject.toml constraints.txt benchmarks/requirements.txt
+	@echo "Preparing .venv-bench (needed once) …"
+	@$(PYTHON) -m venv .venv-bench
+	@$(BENCH)/python $(INSTALL) -c constraints.txt -e '.[tables]' -r benchmarks/requirements.txt
+	@touch $@

@@ -1,0 +1,61 @@
+"""Every error that Tailwise raises on purpose.
+
+    TailwiseError
+    ├── BadInput (ValueError)            an array, a file or a number is not what it must be
+    │   ├── BadProbabilities             rows that are no distributions; the message names them
+    │   └── BadFile                      a file that is missing, damaged or of the wrong kind
+    ├── PoolExhausted (ValueError)       more picks asked for than there are images
+    ├── TargetUnreachable (ValueError)   a wish that no batch from this pool can meet
+    ├── UnknownName (KeyError)           a name that is not in a registry
+    ├── MissingExtra (ImportError)       an optional dependency is needed and absent
+    └── SolverFailed (RuntimeError)      HiGHS ended in a state that cannot be used
+
+Each message says what was asked, what is true and what to do.
+"""
+
+from __future__ import annotations
+
+
+class TailwiseError(Exception):
+    """Root of all errors raised by Tailwise."""
+
+
+class BadInput(TailwiseError, ValueError):
+    """An array, a file or a number is not what it must be."""
+
+
+class BadProbabilities(BadInput):
+    """Rows that are not probability distributions."""
+
+
+class BadFile(BadInput):
+    """A file that is missing, damaged or of the wrong kind."""
+
+
+class PoolExhausted(TailwiseError, ValueError):
+    """More picks were asked for than there are unlabelled images."""
+
+
+class TargetUnreachable(TailwiseError, ValueError):
+    """A wish that no batch from this pool can meet."""
+
+
+class UnknownName(TailwiseError, KeyError):
+    """A name that is not registered."""
+
+    def __str__(self) -> str:
+        """Show the message itself: KeyError would show its repr."""
+        return str(self.args[0])
+
+
+class MissingExtra(TailwiseError, ImportError):
+    """An optional dependency is needed and is not installed."""
+
+    @classmethod
+    def named(cls, purpose: str, package: str, extra: str) -> MissingExtra:
+        """Name the exact command that mends it."""
+        return cls(f"{purpose} needs {package}, which is not installed; run: pip install 'tailwise[{extra}]'")
+
+
+class SolverFailed(TailwiseError, RuntimeError):
+    """HiGHS ended in a state that cannot be used."""

@@ -1,0 +1,57 @@
+"""Scores that are read off the softmax matrix: (n, C) probabilities → (n,) numbers, larger = more informative.
+
+Each works on a block of rows, keeps its precision, and treats 0·log 0 as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from ..registry import Registry
+from ..types import FloatArray
+
+Score: TypeAlias = Callable[[FloatArray], FloatArray]
+SCORES: Registry[Score] = Registry("score")
+
+
+@SCORES.register("entropy")
+def entropy(proba: FloatArray) -> FloatArray:
+    """Shannon entropy −Σ_k p_k log p_k in nats.
+
+    >>> entropy(np.array([[0.5, 0.5], [1.0, 0.0]])).round(4).tolist()
+    [0.6931, 0.0]
+    """
+    tiny = np.finfo(proba.dtype).tiny  # p·log(max(p, tiny)) is exactly 0 at p = 0
+    logs = np.log(np.maximum(proba, tiny))  # (n, C)
+    logs *= proba
+    # 0 − x rather than −x: a certain row scores 0.0, not −0.0
+    result: FloatArray = 0.0 - logs.sum(axis=1)
+    return result
+
+
+@SCORES.register("margin")
+def margin(proba: FloatArray) -> FloatArray:
+    """One minus the distance between the two largest probabilities; 0 where there is one class.
+
+    >>> margin(np.array([[0.5, 0.4, 0.1], [1.0, 0.0, 0.0]])).round(4).tolist()
+    [0.9, 0.0]
+    """
+    if proba.shape[1] < 2:
+        return np.zeros(len(proba), dtype=proba.dtype)
+    top = np.partition(proba, -2, axis=1)[:, -2:]  # (n, 2), ascending
+    result: FloatArray = 1.0 - (top[:, 1] - top[:, 0])
+    return result
+
+
+@SCORES.register("least-confidence")
+def least_confidence(proba: FloatArray) -> FloatArray:
+    """One minus the largest probability.
+
+    >>> least_confidence(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
+    [0.5, 0.0]
+    """
+    result: FloatArray = 1.0 - proba.max(axis=1)
+    return result

@@ -1,0 +1,164 @@
+"""The bound: any y ∈ [−λ, λ]^C gives  g(y) = h(y) + (sum of the b smallest entries of u − P·y)  ≤ every objective.
+
+`evaluate` computes g in float64 over all rows; `maximise` looks for a y that makes it as large as possible: first on
+samples of the rows, then on the rows near the threshold, with a full pass after each round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..balance.target import Ranges
+from ..types import Float64Array, IntArray
+from . import newton
+from .core import exact_duals
+from .program import Effort, Program, Report, silent
+from .shards import smallest
+
+OPEN_ELEMENTS = 4_000_000  # size of the part in memory: 32 MB in float64
+MOST_ROUNDS = 20
+STAGES_PER_ROUND = 2
+SHRINK = 3.0  # each stage leaves a third of the rows within μ of the threshold
+LP_SHARE = 0.1  # share of the gap that the relaxation may use up
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DualPoint:
+    """Duals with all that follows from them."""
+
+    y: Float64Array  # (C,)
+    reduced: Float64Array  # (N,) u − P·y
+    theta: float  # the b-th smallest reduced cost
+    bound: float  # g(y)
+
+
+def evaluate(program: Program, y: Float64Array) -> DualPoint:
+    """g(y) from one pass over all rows, in float64, less a margin for its rounding errors."""
+    reduced = program.cost - program.rows.times(y)
+    ordered = np.partition(reduced, program.budget - 1)[: program.budget]
+    bound = newton.target_value(program.ranges, y) + float(ordered.sum())
+    return DualPoint(y, reduced, float(ordered[-1]), bound - _rounding_margin(program, y, ordered))
+
+
+def maximise(
+    program: Program, effort: Effort, rng: np.random.Generator, warm: Float64Array | None, report: Report = silent
+) -> DualPoint:
+    """Good duals for the whole pool."""
+    y = np.clip(warm, -program.lam, program.lam) if warm is not None else _sampled_duals(program, rng)
+    best = point = evaluate(program, y)
+    most = size = _most_open(program)
+    near = max(2, min(program.budget, program.rows.size // 2) // 12)
+    for turn in range(MOST_ROUNDS):
+        part, width = _open_part(program, point, size)
+        duals, near = _descend(part, point, near, width)
+        relaxed = part.relaxed_value(duals.z, duals.theta)
+        point = evaluate(program, duals.y)
+        best = max(best, point, key=lambda p: p.bound)
+        missing = (relaxed - best.bound) / max(1.0, abs(relaxed))
+        report(f"dual round {turn + 1}: bound {best.bound:.6g}, relaxation within {max(missing, 0.0):.1e}")
+        if not duals.at_trust_limit and abs(missing) <= LP_SHARE * effort.gap:
+            return best
+        if effort.expired or near < 2:
+            break
+        size = most if duals.at_trust_limit else min(most, max(4_000, 100 * program.rows.classes))
+    return _polish(program, best, effort)
+
+
+def _sampled_duals(program: Program, rng: np.random.Generator) -> Float64Array:
+    """Duals of a small sample of the rows, then of a larger one, budget and target scaled down alike."""
+    rows, classes, lam = program.rows, program.rows.classes, program.lam
+    most = _most_open(program)
+    sizes = sorted({min(most, max(2_000, 20 * classes)), most})
+    sample = rng.choice(rows.size, sizes[-1], replace=False) if most < rows.size else np.arange(rows.size)
+    y, theta = np.zeros(classes), None
+    for size in sizes[: 1 if most == rows.size else 2]:
+        if size == rows.size:  # the part will hold the whole pool: begin there
+            break
+        chosen, share = sample[:size], size / rows.size
+        ranges = Ranges(program.ranges.low * share, program.ranges.high * share)
+        budget, none = program.budget * share, np.zeros(classes)
+        part = newton.Part(rows.take(chosen), program.cost[chosen], budget, none, 0.0, ranges, lam)
+        if theta is None:
+            theta = float(np.quantile(part.cost, program.budget / rows.size))
+        for near in (1.0, 0.25, 0.08) if size == sizes[0] else (0.08, 0.03):
+            mu = _width_holding(part.excess(y, theta), int(near * budget))
+            duals = newton.minimise(part, y, theta, mu, tolerance=1e-2 * budget, trust=np.inf)
+            y, theta = duals.y, duals.theta
+    return y
+
+
+def _most_open(program: Program) -> int:
+    classes = program.rows.classes
+    return min(program.rows.size, max(OPEN_ELEMENTS // classes, 10 * classes, 1_000))
+
+
+def _open_part(program: Program, point: DualPoint, size: int) -> tuple[newton.Part, float]:
+    """The `size` rows nearest to the threshold, and the distance of the farthest of them."""
+    distance = np.abs(point.reduced - point.theta)
+    chosen = smallest(distance, size)
+    width = float(distance[chosen].max()) if size < program.rows.size else np.inf
+    inside = _inside(point, chosen)
+    rows = program.rows
+    part = newton.Part(
+        rows.take(chosen), program.cost[chosen], program.budget - len(inside), rows.total(inside),
+        float(program.cost[inside].sum()), program.ranges, program.lam,
+    )  # fmt: skip
+    return part, width
+
+
+def _inside(point: DualPoint, chosen: IntArray) -> IntArray:
+    """Rows below the threshold that are not among the chosen ones."""
+    inside = point.reduced < point.theta
+    inside[chosen] = False
+    return np.flatnonzero(inside)
+
+
+def _descend(part: newton.Part, point: DualPoint, near: int, width: float) -> tuple[newton.Duals, int]:
+    """Newton with ever less smoothing: μ is the distance of the `near`-th row from the threshold."""
+    y, theta = point.y, point.theta
+    tolerance = 1e-4 * max(1.0, part.budget / len(y))
+    for _ in range(STAGES_PER_ROUND):
+        mu = _width_holding(part.excess(y, theta), near)
+        duals = newton.minimise(part, y, theta, mu, tolerance=tolerance, trust=0.8 * width)
+        y, theta = duals.y, duals.theta
+        if duals.at_trust_limit or near < 2:
+            break
+        near = int(near / SHRINK)
+    return duals, near
+
+
+def _width_holding(excess: Float64Array, count: int) -> float:
+    """Distance from the threshold within which `count` rows lie: the smoothing that suits the scale of the costs."""
+    distance = np.abs(excess)
+    count = min(max(count, 1), len(distance) - 1)
+    floor = 1e-7 * float(distance.max()) + 1e-12
+    return max(float(np.partition(distance, count)[count]), floor)
+
+
+def _polish(program: Program, point: DualPoint, effort: Effort) -> DualPoint:
+    """Exact duals of the rows near the threshold by HiGHS, where that is small enough to be quick."""
+    classes = program.rows.classes
+    size = min(program.rows.size, max(500, 10 * classes))
+    if classes > 300 or effort.expired:
+        return point
+    for _ in range(4):
+        part, _ = _open_part(program, point, size)
+        y = exact_duals(part)
+        if y is None:
+            break
+        better = evaluate(program, np.clip(y, -program.lam, program.lam))
+        gain = better.bound - point.bound
+        if gain > 0:
+            point = better
+        if gain <= 1e-9 * max(1.0, abs(point.bound)):
+            break
+    return point
+
+
+def _rounding_margin(program: Program, y: Float64Array, ordered: Float64Array) -> float:
+    """More than float64 can lose in P·y and in the sums, so that the bound stays one."""
+    products = program.budget * program.rows.classes * float(np.abs(y).max(initial=0.0))
+    sums = 64 * (float(np.abs(ordered).sum()) + float(np.abs(program.ranges.high * y).sum()))
+    return float(np.finfo(np.float64).eps) * (products + sums)

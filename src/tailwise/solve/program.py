@@ -1,0 +1,99 @@
+"""The problem: min_z uᵀz + λ·dist(Pᵀz, [low, high])  s.t. 1ᵀz = b, z ∈ {0,1}^N  (PAPER §3).
+
+A `Program` is the data of it, a `Solution` an integer z with a bound that proves how good it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from ..balance.target import Ranges
+from ..types import Float64Array, IntArray, gap_between
+from .shards import Rows
+
+Report: TypeAlias = Callable[[str], None]
+
+
+def silent(_message: str) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """One selection problem."""
+
+    rows: Rows  # P (N, C)
+    cost: Float64Array  # u (N,), smaller = more wanted
+    budget: int
+    lam: float
+    ranges: Ranges  # low, high (C,)
+
+    def at(self, lam: float) -> Program:
+        """The same problem with another λ."""
+        return replace(self, lam=lam)
+
+    def value(self, indices: IntArray) -> float:
+        """uᵀz + λ·dist(Pᵀz, [low, high]) for the rows chosen."""
+        return float(self.cost[indices].sum()) + self.lam * self.ranges.distance(self.rows.total(indices))
+
+    @property
+    def separable(self) -> bool:
+        """True where Pᵀz cannot be steered or does not matter: the b cheapest rows are optimal."""
+        return self.lam == 0 or self.budget in (0, self.rows.size) or self.rows.classes == 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """An integer solution, its value, and a lower bound on every solution's value."""
+
+    indices: IntArray  # (b,) best first
+    objective: float
+    bound: float
+    status: str
+    duals: Float64Array  # y (C,), for a warm start
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of the objective from the bound."""
+        return gap_between(self.objective, self.bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to try: the gap wanted, a deadline, and how often the search starts anew.
+
+    Work is counted in restarts and nodes, not in seconds, so that the same call gives the same picks on a slow and on
+    a fast machine; only a `time_limit` that is hit can change them.
+    """
+
+    gap: float = 1e-4
+    time_limit: float | None = None
+    restarts: int = 16
+    nodes: int = 2_000
+    started: float = field(default_factory=time.perf_counter)
+
+    @classmethod
+    def for_gap(cls, gap: float, time_limit: float | None) -> Effort:
+        """A gap below 1e-4 asks for the last digits: more of everything."""
+        return cls(gap, time_limit) if gap >= 1e-4 else cls(gap, time_limit, restarts=64, nodes=20_000)
+
+    def restarts_with(self, classes: int) -> int:
+        """Fewer restarts where each costs more, so that the search takes about as long for any number of classes."""
+        return max(1, round(self.restarts / (1 + classes / 100)))
+
+    @property
+    def expired(self) -> bool:
+        """True once the time limit is used up."""
+        return self.time_limit is not None and self.seconds_left <= 0
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the deadline; inf without one."""
+        if self.time_limit is None:
+            return np.inf
+        return self.time_limit - (time.perf_counter() - self.started)

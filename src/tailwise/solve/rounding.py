@@ -1,0 +1,176 @@
+"""From duals to picks: local search among the rows near the threshold.
+
+In: a program and a dual point. Out: an integer solution. All but a few hundred rows are decided by their reduced
+costs; on this `Core` the l1 term is the city-block distance of a residual r, so a swap of row i for row j costs
+u_j − u_i + ‖r + p_i − p_j‖₁ − ‖r‖₁, and scipy's compiled cdist prices all j at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from ..types import BoolArray, Float64Array, IntArray
+from .dual import DualPoint
+from .program import Program
+from .shards import smallest
+
+PAIR_BLOCK = 256
+NOISE_ROWS = 509  # random numbers are drawn once and used in turn: drawing took half the time
+NOTABLE = 1e-11  # relative; smaller gains are rounding noise and would let a search circle
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Core:
+    """The rows near the threshold, λ folded into their coordinates.
+
+    A range [low, high] has the cost ½|s − low| + ½|s − high| − ½(high − low): two half-weighted points. So every
+    target is a point here, in K ≥ C coordinates.
+    """
+
+    where: IntArray  # (m,) rows of the pool
+    fixed: IntArray  # rows outside the core that are in the batch
+    rows: Float64Array  # (m, K) λ·p, half-weighted and doubled for ranges
+    cost: Float64Array  # (m,)
+    reduced: Float64Array  # (m,) reduced costs
+    chosen: BoolArray  # (m,)
+    goal: Float64Array  # (K,) λ·target less the fixed rows
+    offset: float  # what the fixed rows and the ranges add to the value
+
+    def residual(self) -> Float64Array:
+        """r = goal − Σ chosen rows, (K,)."""
+        return self.goal - self.rows[self.chosen].sum(axis=0)
+
+    def value(self) -> float:
+        """The program's objective."""
+        return self.offset + float(self.cost[self.chosen].sum()) + float(np.abs(self.residual()).sum())
+
+    def picks(self) -> IntArray:
+        """The whole batch, as rows of the pool, ascending."""
+        return np.sort(np.concatenate([self.fixed, self.where[self.chosen]]))
+
+    def choosing(self, chosen: BoolArray) -> Core:
+        """The same core with other rows chosen."""
+        return replace(self, chosen=chosen)
+
+
+def open_core(program: Program, point: DualPoint, size: int, picks: IntArray | None = None) -> Core:
+    """The `size` rows nearest to the threshold; the batch starts as `picks`, or as the b smallest reduced costs."""
+    where = smallest(np.abs(point.reduced - point.theta), size)
+    batch = np.zeros(program.rows.size, dtype=bool)
+    batch[smallest(point.reduced, program.budget) if picks is None else picks] = True
+    chosen = batch[where]
+    batch[where] = False
+    fixed = np.flatnonzero(batch)
+    low, high = program.ranges.low, program.ranges.high
+    ranged = np.flatnonzero(low < high)
+    weight = np.full(len(low), program.lam)
+    weight[ranged] /= 2
+    columns = np.append(np.arange(len(low)), ranged)  # (K,)
+    weights = weight[columns]
+    inside = program.rows.total(fixed)
+    goal = weights * (np.append(low, high[ranged]) - inside[columns])
+    offset = float(program.cost[fixed].sum()) - program.lam / 2 * float((high - low).sum())
+    rows = program.rows.take(where)[:, columns] * weights
+    return Core(where, fixed, rows, program.cost[where], point.reduced[where], chosen, goal, offset)
+
+
+def swap_descent(core: Core, sweeps: int = 60) -> Core:
+    """Swap each chosen row for the best row outside, again and again, until no swap gains."""
+    chosen, residual = core.chosen.copy(), core.residual()
+    blocked = np.where(chosen, np.inf, 0.0) + core.cost  # chosen rows cannot be chosen again
+    least = NOTABLE * (1.0 + abs(core.value()))
+    for _ in range(sweeps):
+        improved = False
+        for out in np.flatnonzero(chosen):
+            without = residual + core.rows[out]  # r with row `out` taken back
+            price = cdist(without[None], core.rows, "cityblock")[0]
+            stay = price[out] + core.cost[out]
+            price += blocked
+            into = int(price.argmin())
+            if price[into] < stay - least:
+                chosen[out], chosen[into] = False, True
+                blocked[out], blocked[into] = core.cost[out], np.inf
+                residual = without - core.rows[into]
+                improved = True
+        if not improved:
+            break
+    return core.choosing(chosen)
+
+
+def anneal(core: Core, rng: np.random.Generator, *, steps: int, hot: float, cold: float) -> Core:
+    """Heat-bath annealing: take a random chosen row out, put a row in with probability ∝ exp(−price / temperature)."""
+    members, residual = np.flatnonzero(core.chosen), core.residual()
+    if not 0 < len(members) < len(core.where):
+        return core
+    blocked = np.where(core.chosen, np.inf, 0.0) + core.cost
+    best, change, lowest = members.copy(), 0.0, 0.0
+    noise = rng.gumbel(size=(NOISE_ROWS, len(core.where)))  # argmin(price − T·noise) draws ∝ exp(−price / T)
+    places = rng.integers(len(members), size=steps)
+    temperatures = np.geomspace(hot, cold, steps)
+    for step, place in enumerate(places):
+        out = members[place]
+        blocked[out] = core.cost[out]
+        without = residual + core.rows[out]
+        price = cdist(without[None], core.rows, "cityblock")[0]
+        price += blocked
+        into = int((price - temperatures[step] * noise[step % NOISE_ROWS]).argmin())
+        blocked[into] = np.inf
+        if into != out:
+            members[place], residual = into, without - core.rows[into]
+            change += float(price[into] - price[out])
+            if change < lowest:
+                lowest, best = change, members.copy()
+    chosen = np.zeros(len(core.where), dtype=bool)
+    chosen[best] = True
+    return core.choosing(chosen)
+
+
+def pair_descent(core: Core, most: int, rounds: int = 50) -> Core:
+    """Two swaps at once, the best pair of the `most` cheapest swaps, until none gains."""
+    least = NOTABLE * (1.0 + abs(core.value()))
+    for _ in range(rounds):
+        pair = _best_pair(core, most, least)
+        if pair is None:
+            break
+        outs, intos = pair
+        chosen = core.chosen.copy()
+        chosen[outs], chosen[intos] = False, True
+        core = core.choosing(chosen)
+    return core
+
+
+def _best_pair(core: Core, most: int, least: float) -> tuple[IntArray, IntArray] | None:
+    """Rows out and rows in of the best one or two swaps; None where nothing gains more than `least`."""
+    outs, intos, price, moves = _cheap_swaps(core, most)
+    residual = core.residual()
+    best, found = -least, None
+    now = float(np.abs(residual).sum())
+    for start in range(0, len(outs), PAIR_BLOCK):
+        part = slice(start, start + PAIR_BLOCK)
+        total = cdist(residual - moves[part], moves, "cityblock")
+        total += price[part, None] + (price - now)
+        if total.min() >= best:
+            continue
+        # a row cannot leave or enter twice; the first "swap" is doing nothing, and may be paired with itself
+        total[((outs[part, None] == outs) | (intos[part, None] == intos)) & (outs != -1)] = np.inf
+        at = int(total.argmin())
+        first, second = start + at // len(outs), at % len(outs)
+        if total.flat[at] < best:
+            best = float(total.flat[at])
+            real = [index for index in (first, second) if outs[index] != -1]
+            found = outs[real], intos[real]
+    return found
+
+
+def _cheap_swaps(core: Core, most: int) -> tuple[IntArray, IntArray, Float64Array, Float64Array]:
+    """The `most` swaps of least reduced cost, after the empty one: rows out, rows in, prices and moves (K,)."""
+    inside, outside = np.flatnonzero(core.chosen), np.flatnonzero(~core.chosen)
+    reduced = core.reduced[outside] - core.reduced[inside][:, None]  # (inside, outside)
+    cheap = smallest(reduced.ravel(), min(most, reduced.size))
+    first, second = inside[cheap // len(outside)], outside[cheap % len(outside)]
+    price = np.append(0.0, core.cost[second] - core.cost[first])
+    moves = np.concatenate([np.zeros((1, core.rows.shape[1])), core.rows[second] - core.rows[first]])
+    return np.append(-1, first), np.append(-1, second), price, moves

@@ -1,0 +1,127 @@
+"""The whole way from a program to a certified batch: duals → rounding → search → branch and bound.
+
+Each step is taken only while the gap is wider than asked for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..types import Float64Array, IntArray, gap_between
+from . import core as highs
+from .dual import DualPoint, maximise
+from .newton import Part
+from .program import Effort, Program, Report, Solution, silent
+from .rounding import Core, anneal, open_core, pair_descent, swap_descent
+from .shards import smallest
+
+SWAP_CORES = (200, 400)
+SEARCH_CORES = (150, 250)
+PAIRED_SWAPS = 500
+ANNEAL_STEPS = 3_000
+EXACT_ROWS = 40  # branch and bound on so few rows takes a second or two
+PROVEN = 1e-9
+
+
+def solve(
+    program: Program, effort: Effort, *, seed: int = 0, warm: Float64Array | None = None, report: Report = silent
+) -> Solution:
+    """Solve a program to the gap asked for, or as near as the effort allows."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        if program.separable:
+            return _cheapest(program)
+        rng = np.random.default_rng(seed)
+        point = maximise(program, effort, rng, warm, report)
+        best, bound = _round(program, point, effort, report), point.bound
+        if _open(best, bound, effort):
+            best = _search(program, point, best, effort, rng, report)
+        if _open(best, bound, effort):
+            best, bound = _prove(program, point, best, effort, report)
+        return _certified(program, point, best.picks(), bound, effort)
+
+
+def _cheapest(program: Program) -> Solution:
+    """The b cheapest rows, which are optimal where Pᵀz is fixed or free of cost."""
+    picks = smallest(program.cost, program.budget)
+    value = program.value(picks)
+    ordered = picks[np.argsort(program.cost[picks], kind="stable")]
+    return Solution(ordered, value, value, "optimal", np.zeros(program.rows.classes))
+
+
+def _open(core: Core, bound: float, effort: Effort) -> bool:
+    return gap_between(core.value(), bound) > effort.gap and not effort.expired
+
+
+def _round(program: Program, point: DualPoint, effort: Effort, report: Report) -> Core:
+    """Swap descent from the b smallest reduced costs, on a small core and, if needed, on a larger one."""
+    best: Core | None = None
+    for size in SWAP_CORES:
+        found = swap_descent(open_core(program, point, size))
+        best = _better(best, found)
+        report(f"rounding: gap {gap_between(best.value(), point.bound):.1e}")
+        if not _open(best, point.bound, effort):
+            break
+    assert best is not None  # SWAP_CORES is not empty
+    return best
+
+
+def _search(
+    program: Program, point: DualPoint, best: Core, effort: Effort, rng: np.random.Generator, report: Report
+) -> Core:
+    """Annealing and paired swaps from the start, again and again; the best of all is kept."""
+    hot = max(best.value() - point.bound, 1e-12) / 25
+    cores = [open_core(program, point, size) for size in SEARCH_CORES]
+    restarts = effort.restarts_with(program.rows.classes)
+    for turn in range(restarts):
+        found = anneal(cores[turn % len(cores)], rng, steps=ANNEAL_STEPS, hot=hot, cold=hot / 10)
+        best = _better(best, pair_descent(swap_descent(found), PAIRED_SWAPS))
+        report(f"search {turn + 1} of {restarts}: gap {gap_between(best.value(), point.bound):.1e}")
+        if not _open(best, point.bound, effort):
+            break
+    return best
+
+
+def _better(best: Core | None, found: Core) -> Core:
+    return found if best is None or found.value() < best.value() else best
+
+
+def _prove(
+    program: Program, point: DualPoint, best: Core, effort: Effort, report: Report
+) -> tuple[Core, float]:
+    """Fix the rows whose reduced cost alone exceeds what is left to gain; branch and bound on the others if few."""
+    left = best.value() - point.bound
+    undecided = int((np.abs(point.reduced - point.theta) <= left * (1 + 1e-9)).sum())
+    if undecided > EXACT_ROWS:
+        report(f"branch and bound left out: {undecided} rows undecided")
+        return best, point.bound
+    core = open_core(program, point, max(undecided, 1), best.picks())
+    part = Part(
+        program.rows.take(core.where), core.cost, int(core.chosen.sum()), program.rows.total(core.fixed),
+        float(program.cost[core.fixed].sum()), program.ranges, program.lam,
+    )  # fmt: skip
+    found = highs.branch_and_bound(part, core.chosen, nodes=effort.nodes, seconds=effort.seconds_left)
+    if found.chosen is not None:
+        core = _better(core, core.choosing(found.chosen))
+    report(f"branch and bound on {undecided} rows: bound {found.bound:.6g}")
+    # Rows outside the core were fixed for all solutions that beat the best one, so the bound holds up to its value.
+    return core, max(point.bound, min(found.bound, core.value()))
+
+
+def _certified(program: Program, point: DualPoint, picks: IntArray, bound: float, effort: Effort) -> Solution:
+    """The final value in float64 from the rows themselves, and what may be said of it."""
+    value = program.value(picks)
+    bound = min(bound, value)
+    gap = gap_between(value, bound)
+    ordered = picks[np.argsort(point.reduced[picks], kind="stable")]
+    status = _status(gap, effort)
+    return Solution(ordered, value, bound, status, point.y)
+
+
+def _status(gap: float, effort: Effort) -> str:
+    if gap <= PROVEN:
+        return "optimal"
+    if gap <= effort.gap:
+        return "within gap"
+    return "time limit" if effort.expired else "best found"
+

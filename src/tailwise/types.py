@@ -1,0 +1,162 @@
+"""The values that travel between rooms: predictions in, selections out.
+
+Frozen, slotted dataclasses with shapes at the fields: N pool rows, C classes, b picks, L labelled, d features.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import MissingExtra
+
+if TYPE_CHECKING:
+    import pandas
+
+FloatArray: TypeAlias = NDArray[np.floating[Any]]
+Float64Array: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+BoolArray: TypeAlias = NDArray[np.bool_]
+Proba: TypeAlias = "FloatArray | str | Path"
+"""Probabilities (N, C): an array (float16/32/64, memory-mapped or not), or a path to .npy or .parquet."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """What a model says of the pool; a strategy names the fields that it needs.
+
+    Attributes
+    ----------
+    proba: (N, C) softmax probabilities, or a path to them.
+    embeddings: (N, d) penultimate-layer features of the pool.
+    labelled_embeddings: (L, d) the same of the labelled set; L may be 0.
+    mc_proba: (T, N, C) softmax of T dropout passes.
+    labelledness: (N,) probability of being labelled, from VAAL's discriminator.
+    """
+
+    proba: Proba
+    embeddings: FloatArray | None = None
+    labelled_embeddings: FloatArray | None = None
+    mc_proba: FloatArray | None = None
+    labelledness: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """A class whose target lies beyond what any batch from the pool can reach."""
+
+    cls: int
+    wanted: float
+    reachable: float
+
+    def __str__(self) -> str:
+        return f"class {self.cls} can reach at most {self.reachable:.1f} of the {self.wanted:.1f} wanted"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Selection:
+    """A batch to label next, with its certificate.
+
+    Attributes
+    ----------
+    indices: (b,) int64 rows of the pool, best first.
+    objective: uᵀz + λ·‖Ω − Pᵀz‖₁ with u = −score.
+    bound: a lower bound that no batch can beat; −inf where a method has none.
+    gap: (objective − bound) / max(1, |objective|).
+    status: "optimal", "within gap", "best found", "time limit" or "greedy".
+    lam: the λ that was used.
+    target: (C,) Ω; where the target is a range, its low end.
+    target_high: (C,) the high end; equal to `target` where the target is a point.
+    expected_counts: (C,) Pᵀz.
+    informativeness: the sum of the scores of the picks.
+    l1: the distance of the expected counts from the target.
+    seconds: wall time.
+    unreachable: classes whose target no batch of this size can reach.
+    method: the score or strategy that made it.
+    """
+
+    indices: IntArray
+    objective: float
+    bound: float
+    gap: float
+    status: str
+    lam: float
+    target: Float64Array
+    target_high: Float64Array
+    expected_counts: Float64Array
+    informativeness: float
+    l1: float
+    seconds: float
+    unreachable: tuple[Shortfall, ...] = ()
+    method: str = ""
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __repr__(self) -> str:
+        certificate = f"gap={self.gap:.1e}" if np.isfinite(self.gap) else "no bound"
+        lines = [
+            f"Selection({self.method or 'scores'}: {len(self)} picks, {self.status}, {certificate}, "
+            f"λ={self.lam:.4g}, {self.seconds:.2f} s)",
+            f"  objective {self.objective:.6g}   bound {self.bound:.6g}   "
+            f"informativeness {self.informativeness:.6g}   l1 {self.l1:.4g}",
+            f"  expected {_brief(self.expected_counts)}",
+            f"  target   {_brief(self.target)}",
+        ]
+        if (self.target_high > self.target).any():
+            lines.append(f"  up to    {_brief(self.target_high)}")
+        lines += [f"  {shortfall}" for shortfall in self.unreachable[:5]]
+        if len(self.unreachable) > 5:
+            lines.append(f"  … and {len(self.unreachable) - 5} more classes out of reach")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values, ready for JSON (an absent bound is None)."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def to_json(self) -> str:
+        """One line of standard JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row per pick: its rank, from 1, and its row in the pool."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtra.named("to_frame()", "pandas", "tables") from error
+        return pandas.DataFrame({"rank": np.arange(1, len(self) + 1), "index": self.indices})
+
+
+def gap_between(objective: float, bound: float) -> float:
+    """Relative distance of an objective from its bound, never below zero.
+
+    >>> gap_between(-100.0, -101.0)
+    0.01
+    """
+    return max(0.0, objective - bound) / max(1.0, abs(objective))
+
+
+def _brief(values: Iterable[float], most: int = 12) -> str:
+    shown = list(values)
+    text = " ".join(f"{value:.1f}" for value in shown[:most])
+    return f"{text} … ({len(shown)} classes)" if len(shown) > most else text
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value.tolist()]
+    if isinstance(value, Shortfall):
+        return {"class": value.cls, "wanted": value.wanted, "reachable": value.reachable}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
