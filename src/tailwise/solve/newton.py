@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import entr, expit
 
 from ..balance.target import Ranges
 from ..types import BoolArray, Float64Array
@@ -39,21 +39,24 @@ class Part:
         x -= self.cost
         return x
 
-    def relaxed_value(self, z: Float64Array, theta: float) -> float:
-        """Objective of the fractional z, with what Σz misses of the budget charged at θ."""
-        expected = self.rows.T @ z + self.inside
-        value = self.inside_cost + float(self.cost @ z) + self.lam * self.ranges.distance(expected)
-        return value + theta * (self.budget - float(z.sum()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Duals:
-    """A dual point of a part, with the fractional z that belongs to it."""
+    """A dual point of a part, and what the relaxed program can be worth at most, judged from there."""
 
     y: Float64Array  # (C,)
     theta: float
-    z: Float64Array  # (m,)
+    relaxed: float
     at_trust_limit: bool
+
+
+def _duals(part: Part, y: Float64Array, theta: float, mu: float, *, at_trust_limit: bool) -> Duals:
+    """At a minimum, −F + μ·ΣH(z_i) is the objective of the fractional z = σ(x/μ), and so above the relaxed optimum."""
+    x, value = _value(part, y, theta, mu)
+    z = expit(x / mu)
+    relaxed = part.inside_cost - value + mu * float((entr(z) + entr(1 - z)).sum())
+    return Duals(y, theta, relaxed, at_trust_limit)
 
 
 def target_value(ranges: Ranges, y: Float64Array) -> float:
@@ -98,11 +101,11 @@ def minimise(part: Part, y: Float64Array, theta: float, mu: float, *, tolerance:
             limited |= too_far
             length *= 0.5
         else:
-            return Duals(y, theta, z, at_trust_limit=limited)
+            return _duals(part, y, theta, mu, at_trust_limit=limited)
         y, theta, x, value = new_y, new_theta, new_x, new_value
         if limited:
-            return Duals(y, theta, expit(x / mu), at_trust_limit=True)
-    return Duals(y, theta, expit(x / mu), at_trust_limit=False)
+            return _duals(part, y, theta, mu, at_trust_limit=True)
+    return _duals(part, y, theta, mu, at_trust_limit=False)
 
 
 def _value(part: Part, y: Float64Array, theta: float, mu: float) -> tuple[Float64Array, float]:

@@ -5,6 +5,7 @@ A `Program` is the data of it, a `Solution` an integer z with a bound that prove
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -73,18 +74,25 @@ class Effort:
 
     gap: float = 1e-4
     time_limit: float | None = None
-    restarts: int = 16
+    restarts: int = 8
+    deep_searches: int = 2
     nodes: int = 2_000
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
     def for_gap(cls, gap: float, time_limit: float | None) -> Effort:
         """A gap below 1e-4 asks for the last digits: more of everything."""
-        return cls(gap, time_limit) if gap >= 1e-4 else cls(gap, time_limit, restarts=64, nodes=20_000)
+        if gap >= 1e-4:
+            return cls(gap, time_limit)
+        return cls(gap, time_limit, restarts=24, deep_searches=16, nodes=20_000)
+
+    def since(self, started: float) -> Effort:
+        """The same effort, its clock having started earlier."""
+        return replace(self, started=started)
 
     def restarts_with(self, classes: int) -> int:
         """Fewer restarts where each costs more, so that the search takes about as long for any number of classes."""
-        return max(1, round(self.restarts / (1 + classes / 100)))
+        return math.ceil(self.restarts / (1 + classes / 100))
 
     @property
     def expired(self) -> bool:

@@ -17,7 +17,6 @@ from .dual import DualPoint
 from .program import Program
 from .shards import smallest
 
-PAIR_BLOCK = 256
 NOISE_ROWS = 509  # random numbers are drawn once and used in turn: drawing took half the time
 NOTABLE = 1e-11  # relative; smaller gains are rounding noise and would let a search circle
 
@@ -126,51 +125,3 @@ def anneal(core: Core, rng: np.random.Generator, *, steps: int, hot: float, cold
     chosen = np.zeros(len(core.where), dtype=bool)
     chosen[best] = True
     return core.choosing(chosen)
-
-
-def pair_descent(core: Core, most: int, rounds: int = 50) -> Core:
-    """Two swaps at once, the best pair of the `most` cheapest swaps, until none gains."""
-    least = NOTABLE * (1.0 + abs(core.value()))
-    for _ in range(rounds):
-        pair = _best_pair(core, most, least)
-        if pair is None:
-            break
-        outs, intos = pair
-        chosen = core.chosen.copy()
-        chosen[outs], chosen[intos] = False, True
-        core = core.choosing(chosen)
-    return core
-
-
-def _best_pair(core: Core, most: int, least: float) -> tuple[IntArray, IntArray] | None:
-    """Rows out and rows in of the best one or two swaps; None where nothing gains more than `least`."""
-    outs, intos, price, moves = _cheap_swaps(core, most)
-    residual = core.residual()
-    best, found = -least, None
-    now = float(np.abs(residual).sum())
-    for start in range(0, len(outs), PAIR_BLOCK):
-        part = slice(start, start + PAIR_BLOCK)
-        total = cdist(residual - moves[part], moves, "cityblock")
-        total += price[part, None] + (price - now)
-        if total.min() >= best:
-            continue
-        # a row cannot leave or enter twice; the first "swap" is doing nothing, and may be paired with itself
-        total[((outs[part, None] == outs) | (intos[part, None] == intos)) & (outs != -1)] = np.inf
-        at = int(total.argmin())
-        first, second = start + at // len(outs), at % len(outs)
-        if total.flat[at] < best:
-            best = float(total.flat[at])
-            real = [index for index in (first, second) if outs[index] != -1]
-            found = outs[real], intos[real]
-    return found
-
-
-def _cheap_swaps(core: Core, most: int) -> tuple[IntArray, IntArray, Float64Array, Float64Array]:
-    """The `most` swaps of least reduced cost, after the empty one: rows out, rows in, prices and moves (K,)."""
-    inside, outside = np.flatnonzero(core.chosen), np.flatnonzero(~core.chosen)
-    reduced = core.reduced[outside] - core.reduced[inside][:, None]  # (inside, outside)
-    cheap = smallest(reduced.ravel(), min(most, reduced.size))
-    first, second = inside[cheap // len(outside)], outside[cheap % len(outside)]
-    price = np.append(0.0, core.cost[second] - core.cost[first])
-    moves = np.concatenate([np.zeros((1, core.rows.shape[1])), core.rows[second] - core.rows[first]])
-    return np.append(-1, first), np.append(-1, second), price, moves

@@ -27,7 +27,7 @@ class Rows:
     def __init__(self, array: FloatArray, threads: int | None = None) -> None:
         self.array = array
         self.size, self.classes = array.shape
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads
         self._step = max(64, BLOCK_ELEMENTS // self.classes)
 
     def read(self, where: slice | IntArray) -> FloatArray:
@@ -64,11 +64,21 @@ class Rows:
 
     def map(self, work: Callable[[slice], Result]) -> list[Result]:
         """Apply `work` to every block of rows, on all threads; results in the order of the blocks."""
-        blocks = [slice(start, min(start + self._step, self.size)) for start in range(0, self.size, self._step)]
-        if self.threads == 1 or len(blocks) == 1:
-            return [work(block) for block in blocks]
-        with ThreadPoolExecutor(self.threads) as pool:
-            return list(pool.map(work, blocks))
+        return map_blocks(self.size, self._step, work, self.threads)
+
+
+def map_blocks(size: int, step: int, work: Callable[[slice], Result], threads: int | None = None) -> list[Result]:
+    """Apply `work` to slices of `step` rows, on all cores unless told otherwise; results in the order of the slices.
+
+    >>> map_blocks(5, 2, lambda where: (where.start, where.stop))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    blocks = [slice(start, min(start + step, size)) for start in range(0, size, step)]
+    workers = min(threads or len(os.sched_getaffinity(0)), len(blocks))
+    if workers < 2:
+        return [work(block) for block in blocks]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, blocks))
 
 
 def widen_half(half: NDArray[np.float16]) -> NDArray[np.float32]:

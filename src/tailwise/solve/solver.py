@@ -11,15 +11,17 @@ from threadpoolctl import threadpool_limits
 from ..types import Float64Array, IntArray, gap_between
 from . import core as highs
 from .dual import DualPoint, maximise
+from .exchange import pair_descent, triple_descent
 from .newton import Part
 from .program import Effort, Program, Report, Solution, silent
-from .rounding import Core, anneal, open_core, pair_descent, swap_descent
+from .rounding import Core, anneal, open_core, swap_descent
 from .shards import smallest
 
 SWAP_CORES = (200, 400)
+LARGEST_CORE = 2_000
 SEARCH_CORES = (150, 250)
-PAIRED_SWAPS = 500
-ANNEAL_STEPS = 3_000
+DEEP_CORE = 200
+ANNEAL_STEPS = 1_000
 EXACT_ROWS = 40  # branch and bound on so few rows takes a second or two
 PROVEN = 1e-9
 
@@ -54,16 +56,20 @@ def _open(core: Core, bound: float, effort: Effort) -> bool:
 
 
 def _round(program: Program, point: DualPoint, effort: Effort, report: Report) -> Core:
-    """Swap descent from the b smallest reduced costs, on a small core and, if needed, on a larger one."""
-    best: Core | None = None
-    for size in SWAP_CORES:
-        found = swap_descent(open_core(program, point, size))
-        best = _better(best, found)
+    """Swap descent from the b smallest reduced costs, on a small core and, if needed, on larger ones."""
+    best = swap_descent(open_core(program, point, SWAP_CORES[0]))
+    for size in (*SWAP_CORES[1:], _useful_rows(point, best)):
         report(f"rounding: gap {gap_between(best.value(), point.bound):.1e}")
-        if not _open(best, point.bound, effort):
+        if not _open(best, point.bound, effort) or size <= len(best.where):
             break
-    assert best is not None  # SWAP_CORES is not empty
+        best = _better(best, swap_descent(open_core(program, point, size)))
     return best
+
+
+def _useful_rows(point: DualPoint, best: Core) -> int:
+    """How many rows cost little enough to help: with a large λ, rows far from the threshold are worth their price."""
+    left = best.value() - point.bound
+    return min(int((np.abs(point.reduced - point.theta) <= left / 300).sum()), LARGEST_CORE)
 
 
 def _search(
@@ -71,19 +77,34 @@ def _search(
 ) -> Core:
     """Annealing and paired swaps from the start, again and again; the best of all is kept."""
     hot = max(best.value() - point.bound, 1e-12) / 25
-    cores = [open_core(program, point, size) for size in SEARCH_CORES]
+    useful = _useful_rows(point, best)
+    cores = [open_core(program, point, max(size, useful)) for size in SEARCH_CORES]
     restarts = effort.restarts_with(program.rows.classes)
+    finds = [best]
     for turn in range(restarts):
         found = anneal(cores[turn % len(cores)], rng, steps=ANNEAL_STEPS, hot=hot, cold=hot / 10)
-        best = _better(best, pair_descent(swap_descent(found), PAIRED_SWAPS))
+        finds.append(pair_descent(swap_descent(found)))
+        best = _better(best, finds[-1])
         report(f"search {turn + 1} of {restarts}: gap {gap_between(best.value(), point.bound):.1e}")
+        if not _open(best, point.bound, effort):
+            return best
+    for find in _distinct(finds)[: effort.deep_searches]:
+        core = open_core(program, point, DEEP_CORE, find.picks())
+        best = _better(best, triple_descent(core))
+        report(f"deep search: gap {gap_between(best.value(), point.bound):.1e}")
         if not _open(best, point.bound, effort):
             break
     return best
 
 
-def _better(best: Core | None, found: Core) -> Core:
-    return found if best is None or found.value() < best.value() else best
+def _distinct(finds: list[Core]) -> list[Core]:
+    """Finds of different value, best first."""
+    by_value = {round(find.value(), 9): find for find in finds}
+    return [by_value[value] for value in sorted(by_value)]
+
+
+def _better(best: Core, found: Core) -> Core:
+    return found if found.value() < best.value() else best
 
 
 def _prove(

@@ -1,0 +1,166 @@
+"""Choosing λ: solve along a sweep, and apply a rule to how the l1 loss falls (PAPER §6).
+
+In exact solutions the l1 loss never rises with λ, so the smallest λ that meets a rule is found by bisection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from ..errors import BadInput, TargetUnreachable
+from ..types import Float64Array
+from .program import Effort, Program, Report, Solution, silent
+from .solver import solve
+
+Balance: TypeAlias = "float | str"
+"""λ ≥ 0, "auto" (the paper's rule), or a wish such as "within 5%"."""
+
+GRID_STEPS = 30
+GRID_END = 3.0  # the paper sweeps λ over (0, 3] with entropy scores
+WISH_END = 30.0
+WISH_STEPS = 12
+RULE_SHARE = 0.01
+WISH = re.compile(r"^\s*within\s+(\d+(?:\.\d+)?)\s*%\s*$")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sweep:
+    """Solves one program at many λ, each solve starting from the duals of the one before."""
+
+    program: Program
+    effort: Effort
+    seed: int
+    report: Report = silent
+
+    def solutions(self, lams: Sequence[float]) -> list[Solution]:
+        """One solution per λ, in order."""
+        found: list[Solution] = []
+        for lam in lams:
+            warm = found[-1].duals if found and found[-1].duals.any() else None
+            found.append(solve(self.program.at(lam), self.effort, seed=self.seed, warm=warm))
+            self.report(f"λ = {lam:.4g}: l1 {self.l1(found[-1]):.4g} ({len(found)} of {len(lams)})")
+        return found
+
+    def l1(self, solution: Solution) -> float:
+        """Distance of the expected counts from the target."""
+        return self.program.ranges.distance(self.program.rows.total(solution.indices))
+
+    def l1_at(self, lam: float) -> float:
+        """The same at one λ."""
+        loss = self.l1(solve(self.program.at(lam), self.effort, seed=self.seed))
+        self.report(f"trying λ = {lam:.4g}: l1 {loss:.4g}")
+        return loss
+
+
+def quick_effort(time_limit: float | None = None) -> Effort:
+    """Enough for a rule: a gap of 1e-3, no search beyond swap descent."""
+    return Effort(gap=1e-3, time_limit=time_limit, restarts=0, deep_searches=0, nodes=0)
+
+
+def score_scale(scores: Float64Array, classes: int) -> float:
+    """How large λ must be to mean what it means for entropy: the range of the scores over that of entropy, log C.
+
+    >>> round(score_scale(np.array([0.0, 1.0]), 2), 4)
+    1.4427
+    """
+    spread = float(np.ptp(scores)) if len(scores) else 0.0
+    return spread / np.log(classes) if spread > 0 and classes > 1 else 1.0
+
+
+def paper_grid(scale: float) -> Float64Array:
+    """λ over (0, 3], times the scale of the scores."""
+    return scale * GRID_END * np.arange(1, GRID_STEPS + 1) / GRID_STEPS
+
+
+def rule_threshold(loss_at_zero: float, least_loss: float) -> float:
+    """L1_min + 1 %·(L1(0) − L1_min): at or below it the l1 loss counts as having stopped falling."""
+    return least_loss + RULE_SHARE * max(0.0, loss_at_zero - least_loss)
+
+
+def auto_lam(l1_at: Callable[[float], float], scale: float) -> float:
+    """The paper's rule: the smallest λ on the grid whose l1 loss is within 1 % of the lowest.
+
+    >>> auto_lam(lambda lam: max(0.0, 1.0 - lam), scale=1.0)
+    1.0
+    """
+    grid = paper_grid(scale)
+    limit = rule_threshold(l1_at(0.0), l1_at(float(grid[-1])))
+    low, high = -1, len(grid) - 1  # the loss at grid[high] meets the limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if l1_at(float(grid[middle])) <= limit else (middle, high)
+    return float(grid[high])
+
+
+def wished_lam(l1_at: Callable[[float], float], scale: float, allowed: float, describe: Callable[[float], str]) -> float:
+    """The smallest λ (to 2 %) whose l1 loss is at most `allowed`; an error with numbers where none is.
+
+    >>> round(wished_lam(lambda lam: 1.0 / (1.0 + lam), 1.0, 0.5, str), 2)
+    1.0
+    """
+    if l1_at(0.0) <= allowed:
+        return 0.0
+    low, high = 0.0, WISH_END * scale
+    least = l1_at(high)
+    if least > allowed:
+        raise TargetUnreachable(describe(least))
+    for _ in range(WISH_STEPS):
+        middle = (low + high) / 2 if low else high / 4
+        low, high = (low, middle) if l1_at(middle) <= allowed else (middle, high)
+        if low and high / low < 1.02:
+            break
+    return high
+
+
+def parse_balance(balance: Balance) -> float | str:
+    """λ as a number, or the words of a rule or a wish, checked."""
+    if isinstance(balance, str):
+        text = balance.strip()
+        if text == "auto" or WISH.match(text):
+            return text
+        try:
+            balance = float(text)
+        except ValueError:
+            raise BadInput(f"balance is {text!r}; give a number ≥ 0, 'auto', or a wish such as 'within 5%'") from None
+    if isinstance(balance, bool) or not isinstance(balance, int | float | np.integer | np.floating):
+        raise BadInput(f"balance is {balance!r}; give a number ≥ 0, 'auto', or a wish such as 'within 5%'")
+    if not 0 <= balance < np.inf:
+        raise BadInput(f"balance is {balance:g}; λ must be a number ≥ 0")
+    return float(balance)
+
+
+def find_lam(
+    balance: Balance, l1_at: Callable[[float], float], scale: float, program: Program
+) -> float:
+    """Turn a balance setting into λ."""
+    setting = parse_balance(balance)
+    if isinstance(setting, float):
+        return setting
+    if program.at(1.0).separable:  # whatever λ is, the picks are the same
+        return 0.0
+    if setting == "auto":
+        return auto_lam(l1_at, scale)
+    wish = WISH.match(setting)
+    assert wish is not None  # parse_balance let it through
+    share = float(wish[1]) / 100
+    forced = unavoidable_l1(program)
+
+    def describe(least: float) -> str:
+        closest = 100 * (least - forced) / program.budget
+        return (
+            f"asked for expected counts {setting} of the target, but the closest batch is {closest:.1f} % away; "
+            f"wish for 'within {np.ceil(closest):.0f}%' or change the target"
+        )
+
+    return wished_lam(l1_at, scale, forced + share * program.budget, describe)
+
+
+def unavoidable_l1(program: Program) -> float:
+    """The l1 distance that the budget alone forces: the target may ask for more, or for less, than b in all."""
+    low, high = float(program.ranges.low.sum()), float(program.ranges.high.sum())
+    return max(0.0, low - program.budget, program.budget - high)

@@ -1,0 +1,128 @@
+"""What a strategy is, and the table of them.
+
+A strategy takes predictions and a budget and gives a `Selection`. It declares the arrays it needs (`needs`), so that a
+learner makes those and no others. Every strategy has a balance setting; λ = 0 is the classical method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..balance.target import Target
+from ..errors import BadInput
+from ..registry import Registry
+from ..solve.path import Balance, parse_balance, score_scale
+from ..types import Float64Array, Predictions, Selection
+from .select import by_score
+from .task import Task, make_task
+
+
+class Strategy(Protocol):
+    """Picks a batch from predictions."""
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]]
+
+    def select(
+        self, predictions: Predictions, budget: int, *, counts: ArrayLike | None = None,
+        target: Target | ArrayLike | None = None, seed: int = 0, report: Callable[[str], None] | None = None,
+    ) -> Selection:  # fmt: skip
+        """Choose `budget` rows of the pool."""
+        ...
+
+
+STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
+Kind = TypeVar("Kind", bound="type[Any]")
+
+
+def strategy(cls: Kind) -> Kind:
+    """Register a strategy under its name."""
+    STRATEGIES.register(cls.name)(cls)
+    return cls
+
+
+def make(name: str, **settings: Any) -> Strategy:  # noqa: ANN401 - each strategy names and types its own settings
+    """Make a strategy by name.
+
+    >>> make("entropy", balance=0.6)
+    Entropy(balance=0.6, gap=0.0001, time_limit=None)
+    """
+    kind: Any = STRATEGIES[name]
+    known = [field.name for field in fields(kind)]
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise BadInput(f"strategy {name!r} has no setting {unknown[0]!r}; its settings are {', '.join(known)}")
+    made: Strategy = kind(**settings)
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """Settings and checks that every strategy shares."""
+
+    balance: Balance = 0.0
+    gap: float = 1e-4
+    time_limit: float | None = None
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ("proba",)
+
+    def __post_init__(self) -> None:
+        parse_balance(self.balance)
+
+    def select(
+        self, predictions: Predictions, budget: int, *, counts: ArrayLike | None = None,
+        target: Target | ArrayLike | None = None, seed: int = 0, report: Callable[[str], None] | None = None,
+    ) -> Selection:  # fmt: skip
+        """Choose `budget` rows of the pool; `counts` and `target` are those of `tailwise.select`."""
+        self._check_needs(predictions)
+        task, _ = make_task(
+            predictions.proba, budget, counts=counts, target=target,
+            gap=self.gap, time_limit=self.time_limit, seed=seed, report=report,
+        )  # fmt: skip
+        return self.choose(task, predictions)
+
+    def choose(self, task: Task, predictions: Predictions) -> Selection:
+        """The method itself, on checked input."""
+        raise NotImplementedError
+
+    def _check_needs(self, predictions: Predictions) -> None:
+        for need in self.needs:
+            if getattr(predictions, need) is None:
+                raise BadInput(f"strategy {self.name!r} needs predictions.{need}, which is missing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreStrategy(Base):
+    """A strategy that is a score: the program of the paper with u = −score."""
+
+    scale: ClassVar[float | None] = None
+    """What λ = 1 means relative to entropy; None: judged by the range of the scores."""
+
+    def choose(self, task: Task, predictions: Predictions) -> Selection:
+        """Score, then solve."""
+        scores = self.scores(task, predictions)
+        scale = self.scale or score_scale(scores, task.rows.classes)
+        return by_score(task, scores, self.balance, scale=scale, method=self.name)
+
+    def scores(self, task: Task, predictions: Predictions) -> Float64Array:
+        """One number per row, larger = more wanted, (N,)."""
+        raise NotImplementedError
+
+
+def pool_matrix(array: object, name: str, rows: int | None) -> Any:  # noqa: ANN401 - a float array of the user's dtype
+    """A finite float matrix with one row per image, checked."""
+    matrix = np.asarray(array)
+    if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating):
+        raise BadInput(f"{name} must be a float matrix (images × features), but is {matrix.dtype} {matrix.shape}")
+    if rows is not None and len(matrix) != rows:
+        raise BadInput(f"{name} has {len(matrix)} rows, but the probabilities have {rows}")
+    finite = np.isfinite(matrix).all(axis=1)
+    if not finite.all():
+        raise BadInput(f"{name} holds NaN or infinity in row {int(np.flatnonzero(~finite)[0])}")
+    return matrix

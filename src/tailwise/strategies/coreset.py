@@ -1,0 +1,41 @@
+"""CoreSet: robust k-center by mixed-integer feasibility problems and bisection on the radius."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ..errors import BadInput
+from ..solve.coreset import robust_k_center
+from ..solve.path import parse_balance
+from ..types import Predictions, Selection
+from .base import Base, strategy
+from .kcenter import both_embeddings
+from .task import Task
+
+
+@strategy
+@dataclass(frozen=True, kw_only=True)
+class CoreSet(Base):
+    """The batch that leaves the smallest covering radius, some outliers aside; it has no balanced form."""
+
+    outliers: int = 0
+    name: ClassVar[str] = "coreset"
+    needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
+
+    def __post_init__(self) -> None:
+        if parse_balance(self.balance) != 0.0:
+            raise BadInput(
+                "coreset has no balanced form: it chooses all centres at once by their radius alone; "
+                "use kcenter with balance instead"
+            )
+
+    def choose(self, task: Task, predictions: Predictions) -> Selection:
+        """`objective` is the radius, `bound` the smallest radius not ruled out."""
+        pool, labelled = both_embeddings(task, predictions)
+        found = robust_k_center(pool, labelled, task.budget, outliers=self.outliers, time_limit=self.time_limit)
+        made = task.selection(
+            found.indices, informativeness=-found.radius, lam=0.0, method=self.name,
+            status=found.status, objective=found.radius, bound=found.lower,
+        )  # fmt: skip
+        return replace(made, gap=(found.radius - found.lower) / found.radius if found.radius > 0 else 0.0)

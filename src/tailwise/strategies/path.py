@@ -1,0 +1,118 @@
+"""`tailwise.balance_path`: what balance costs, λ by λ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..balance.measure import l1_score
+from ..balance.target import Target
+from ..errors import BadInput, MissingExtra
+from ..score.softmax import SCORES
+from ..solve.path import Sweep, paper_grid, quick_effort, rule_threshold, score_scale
+from ..solve.source import read_numbers
+from ..types import Float64Array, Proba
+from .task import make_task
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BalancePath:
+    """A sweep over λ; every array is (n,), in the order of λ.
+
+    Attributes
+    ----------
+    lam: the values of λ, ascending, 0 first.
+    informativeness: sum of the scores of the picks.
+    l1: distance of the expected counts from the target.
+    l1_score: L1 score of the labelled set with the expected counts added: 0 = uniform, 1 = one class.
+    gap: certified gap of each batch.
+    chosen: the λ that the paper's rule takes.
+    """
+
+    lam: Float64Array
+    informativeness: Float64Array
+    l1: Float64Array
+    l1_score: Float64Array
+    gap: Float64Array
+    chosen: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, ready for JSON."""
+        columns = {name: getattr(self, name).tolist() for name in PATH_COLUMNS}
+        return {**columns, "chosen": self.chosen}
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row per λ."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtra.named("to_frame()", "pandas", "tables") from error
+        return pandas.DataFrame({name: getattr(self, name) for name in PATH_COLUMNS})
+
+
+PATH_COLUMNS = ("lam", "informativeness", "l1", "l1_score", "gap")
+
+
+def balance_path(
+    proba: Proba,
+    budget: int,
+    *,
+    score: str | ArrayLike = "entropy",
+    counts: ArrayLike | None = None,
+    target: Target | ArrayLike | None = None,
+    lams: Sequence[float] | None = None,
+    seed: int = 0,
+    report: Callable[[str], None] | None = None,
+) -> BalancePath:
+    """Sweep λ and measure what each batch gains in balance and pays in informativeness.
+
+    `lams` defaults to 30 steps over (0, 3] for entropy, scaled for other scores; λ = 0 is always added. The other
+    parameters are those of `select`.
+
+    Examples
+    --------
+    >>> proba = np.array([[0.9, 0.1], [0.6, 0.4], [0.55, 0.45], [0.1, 0.9]])
+    >>> path = balance_path(proba, 2, lams=[1.0])
+    >>> path.lam.tolist(), path.l1.round(2).tolist()
+    ([0.0, 1.0], [0.3, 0.3])
+    """
+    named = score if isinstance(score, str) else None
+    task, scores = make_task(
+        proba, budget, counts=counts, target=target, score=SCORES[named] if named else None, seed=seed, report=report
+    )
+    if named is None:
+        scores = read_numbers(score, "score (one per image)", task.rows.size)
+    scale = 1.0 if named == "entropy" else score_scale(scores, task.rows.classes)
+    values = _checked(paper_grid(scale) if lams is None else lams)
+    sweep = Sweep(task.program(0.0 - scores), quick_effort(), task.seed, task.report)
+    solutions = sweep.solutions(values.tolist())
+    expected = [task.rows.total(solution.indices) for solution in solutions]
+    l1 = np.array([task.ranges.distance(one) for one in expected])
+    return BalancePath(
+        lam=values,
+        informativeness=np.array([scores[solution.indices].sum() for solution in solutions]),
+        l1=l1,
+        l1_score=np.array([l1_score(task.counts + one) for one in expected]),
+        gap=np.array([solution.gap for solution in solutions]),
+        chosen=_by_rule(values, l1),
+    )
+
+
+def _by_rule(lams: Float64Array, l1: Float64Array) -> float:
+    """The smallest λ > 0 after which the l1 loss no longer falls (PAPER §6); 0 where there is no other."""
+    met = np.flatnonzero((l1 <= rule_threshold(float(l1[0]), float(l1.min()))) & (lams > 0))
+    return float(lams[met[0]]) if len(met) else 0.0
+
+
+def _checked(lams: object) -> Float64Array:
+    values = np.asarray(lams, dtype=np.float64).ravel()
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise BadInput(f"lams must be finite numbers ≥ 0, but are {values.tolist()}")
+    return np.unique(np.append(0.0, values))

@@ -1,0 +1,39 @@
+"""Entropy-L1-Pseudo-Label: Eq. 8 with P replaced by the one-hot of its argmax, solved exactly class by class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..score.softmax import entropy
+from ..solve.path import find_lam
+from ..solve.pseudo import solve_one_hot
+from ..solve.source import scan
+from ..types import IntArray, Predictions, Selection
+from .base import Base, strategy
+from .task import Task
+
+
+@strategy
+@dataclass(frozen=True, kw_only=True)
+class PseudoLabel(Base):
+    """Entropy, balanced by counting each sample for its most probable class alone."""
+
+    name: ClassVar[str] = "entropy-l1-pseudo-label"
+
+    def choose(self, task: Task, predictions: Predictions) -> Selection:  # noqa: ARG002 - the interface of all
+        """Solve on the one-hot argmax; expected counts and l1 are reported for the softmax, as everywhere."""
+        scores = scan(task.rows, entropy)
+        labels: IntArray = np.concatenate(
+            [np.empty(0, dtype=np.int64), *task.rows.map(lambda where: task.rows.read(where).argmax(axis=1))]
+        )
+        program = task.program(0.0 - scores)
+
+        def l1_at(lam: float) -> float:
+            picked = labels[solve_one_hot(program.at(lam), labels).indices]
+            return task.ranges.distance(np.bincount(picked, minlength=task.rows.classes).astype(np.float64))
+
+        lam = find_lam(self.balance, l1_at, 1.0, program)
+        return task.certified(solve_one_hot(program.at(lam), labels), scores, lam, self.name)

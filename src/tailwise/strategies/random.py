@@ -1,0 +1,24 @@
+"""Random (with λ > 0: random among balanced batches): uniform random scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..types import Float64Array, Predictions
+from .base import ScoreStrategy, strategy
+from .task import Task
+
+
+@strategy
+@dataclass(frozen=True, kw_only=True)
+class Random(ScoreStrategy):
+    """A uniformly random batch; with balance, random scores beside the l1 term."""
+
+    name: ClassVar[str] = "random"
+
+    def scores(self, task: Task, predictions: Predictions) -> Float64Array:  # noqa: ARG002 - the interface of all
+        """Uniform numbers in [0, 1): the b largest are a uniformly random batch."""
+        return np.random.default_rng([task.seed, 1]).random(task.rows.size)

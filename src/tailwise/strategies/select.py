@@ -1,0 +1,80 @@
+"""`tailwise.select`: probabilities in, a certified batch out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..balance.target import Target
+from ..score.softmax import SCORES
+from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort, score_scale
+from ..solve.solver import solve
+from ..solve.source import read_numbers
+from ..types import Float64Array, Proba, Selection
+from .task import Task, make_task
+
+
+def select(
+    proba: Proba,
+    budget: int,
+    *,
+    score: str | ArrayLike = "entropy",
+    counts: ArrayLike | None = None,
+    target: Target | ArrayLike | None = None,
+    balance: Balance = "auto",
+    gap: float = 1e-4,
+    time_limit: float | None = None,
+    seed: int = 0,
+    report: Callable[[str], None] | None = None,
+) -> Selection:
+    """Choose the images to label next: informative, class-balanced, with a certificate.
+
+    Minimises uᵀz + λ·‖Ω − Pᵀz‖₁ over batches z of `budget` images, u = −score, P = proba.
+
+    Parameters
+    ----------
+    proba: (N, C) softmax probabilities of the unlabelled pool, float16/32/64: an array, a numpy.memmap, or a path to
+        .npy (memory-mapped) or .parquet (columns prob_*, or else all floating columns).
+    budget: how many images to choose.
+    score: a registered score ("entropy", "margin", "least-confidence"), or an array (N,), larger = more informative.
+    counts: (C,) labelled images per class so far; default none.
+    target: None: every class equally often in the labelled set (Eq. 4). An array (C,): wanted counts of this batch.
+        A `Target`: any shares of the labelled set, or per-class ranges.
+    balance: λ ≥ 0; "auto": the paper's rule; or a wish such as "within 5%": the smallest λ whose expected counts are
+        that close to the target (l1 distance beyond what the budget forces, in percent of the budget).
+    gap: relative gap to stop at. Below 1e-4 the search tries several times harder.
+    time_limit: seconds after which the best batch so far is returned. The only thing that can make two equal calls
+        differ is a time limit that is hit.
+    seed: equal seeds, equal picks, whatever the number of threads.
+    report: called with one line of text after each step of the solver.
+
+    Examples
+    --------
+    >>> proba = np.array([[0.9, 0.1], [0.6, 0.4], [0.55, 0.45], [0.1, 0.9]])
+    >>> batch = select(proba, 2, balance=1.0)
+    >>> batch.indices.tolist(), batch.status
+    ([2, 1], 'optimal')
+    """
+    named = score if isinstance(score, str) else None
+    task, scores = make_task(
+        proba, budget, counts=counts, target=target, score=SCORES[named] if named else None,
+        gap=gap, time_limit=time_limit, seed=seed, report=report,
+    )  # fmt: skip
+    if named is None:
+        scores = read_numbers(score, "score (one per image)", task.rows.size)
+    scale = 1.0 if named == "entropy" else score_scale(scores, task.rows.classes)
+    return by_score(task, scores, balance, scale=scale, method=named or "scores")
+
+
+def by_score(task: Task, scores: Float64Array, balance: Balance, *, scale: float, method: str) -> Selection:
+    """The program of the paper with u = −score; λ = 0 is the classical top-b."""
+    parse_balance(balance)
+    program = task.program(0.0 - scores)  # no −0.0
+    sweep = Sweep(program, quick_effort(task.time_limit), task.seed, task.report)
+    lam = find_lam(balance, sweep.l1_at, scale, program)
+    solution = solve(program.at(lam), task.effort, seed=task.seed, report=task.report)
+    return task.certified(solution, scores, lam, method)
+
+

@@ -1,0 +1,103 @@
+"""What every strategy is asked: budget, labelled counts, target; checked once, here, and carried in one value."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..balance.target import Ranges, Target
+from ..errors import BadInput, PoolExhausted
+from ..solve.program import Effort, Program, Report, Solution, silent
+from ..solve.reach import shortfalls
+from ..solve.shards import Rows
+from ..solve.source import open_rows, read_counts, scan
+from ..types import Float64Array, IntArray, Proba, Selection, gap_between
+
+TargetLike = object
+"""None (uniform, Eq. 4), an array of wanted counts for this batch (Ω itself), or a `Target`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """A checked request for a batch."""
+
+    rows: Rows
+    budget: int
+    counts: Float64Array  # (C,)
+    ranges: Ranges
+    gap: float = 1e-4
+    time_limit: float | None = None
+    seed: int = 0
+    report: Report = silent
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def effort(self) -> Effort:
+        """How hard to try, the clock having started with the task."""
+        effort = Effort.for_gap(self.gap, self.time_limit)
+        return effort.since(self.started)
+
+    def program(self, cost: Float64Array, lam: float = 0.0) -> Program:
+        """The selection problem for costs u (N,)."""
+        return Program(self.rows, cost, self.budget, lam, self.ranges)
+
+    def selection(
+        self, indices: IntArray, *, informativeness: float, lam: float, method: str, status: str = "greedy",
+        objective: float | None = None, bound: float = -np.inf, at_limit: Float64Array | None = None,
+    ) -> Selection:  # fmt: skip
+        """Assemble the answer; `at_limit` are the classes (C, bool-like) that may be out of reach."""
+        expected = self.rows.total(indices)
+        l1 = self.ranges.distance(expected)
+        value = lam * l1 - informativeness if objective is None else objective
+        candidates = np.flatnonzero(np.ones(self.rows.classes) if at_limit is None else at_limit)
+        unreachable = shortfalls(self.rows, self.budget, self.ranges, expected, candidates) if lam else ()
+        return Selection(
+            indices=indices, objective=value, bound=bound, gap=gap_between(value, bound), status=status, lam=lam,
+            target=self.ranges.low, target_high=self.ranges.high, expected_counts=expected,
+            informativeness=informativeness, l1=l1, seconds=time.perf_counter() - self.started,
+            unreachable=unreachable, method=method,
+        )  # fmt: skip
+
+    def certified(self, solution: Solution, scores: Float64Array, lam: float, method: str) -> Selection:
+        """The answer from a solution of the program."""
+        pressed = solution.duals >= lam * (1 - 1e-9)  # an unreachable class has its dual at λ
+        return self.selection(
+            solution.indices, informativeness=float(scores[solution.indices].sum()), lam=lam, method=method,
+            status=solution.status, objective=solution.objective, bound=solution.bound, at_limit=pressed,
+        )  # fmt: skip
+
+
+def make_task(
+    proba: Proba, budget: int, *, counts: object = None, target: object = None, score: Callable[..., object] | None = None,
+    gap: float = 1e-4, time_limit: float | None = None, seed: int = 0, report: Report | None = None,
+) -> tuple[Task, Float64Array]:  # fmt: skip
+    """Check a request and score its rows, in one read of the probabilities; zeros where no score is given."""
+    rows = open_rows(proba)
+    size = _whole(budget, "budget")
+    if size > rows.size:
+        raise PoolExhausted(
+            f"asked for {size} picks, but only {rows.size} images are unlabelled; lower the budget or add images"
+        )
+    if not 0 <= gap < np.inf:
+        raise BadInput(f"gap is {gap}; it must be a number ≥ 0")
+    if time_limit is not None and not time_limit >= 0:
+        raise BadInput(f"time_limit is {time_limit}; it must be a number of seconds ≥ 0, or None")
+    labelled = read_counts(counts, rows.classes)
+    ranges = _as_target(target).resolve(labelled, size)
+    task = Task(rows, size, labelled, ranges, gap, time_limit, _whole(seed, "seed"), report or silent)
+    return task, scan(rows, score)
+
+
+def _as_target(target: object) -> Target:
+    if target is None:
+        return Target.uniform()
+    return target if isinstance(target, Target) else Target.counts(target)  # type: ignore[arg-type] # checked there
+
+
+def _whole(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise BadInput(f"{name} is {value!r}; it must be a whole number ≥ 0")
+    return int(value)
