@@ -1,0 +1,69 @@
+"""The bound holds for every y, and the duals found are those of the relaxed program."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from tailwise.balance.target import Ranges
+from tailwise.solve.dual import evaluate, maximise
+from tailwise.solve.program import Effort, Program
+from tailwise.solve.shards import Rows
+
+
+def random_program(size: int, classes: int, seed: int, lam: float, width: float = 0.0) -> Program:
+    rng = np.random.default_rng(seed)
+    proba = rng.dirichlet(np.full(classes, 0.4), size=size)
+    low = rng.random(classes) * 2 * (size // 10) / classes
+    return Program(Rows(proba), rng.normal(size=size), size // 10, lam, Ranges(low, low + width))
+
+
+def relaxed_optimum(program: Program) -> float:
+    """The relaxed program, written out for scipy's linprog: z, shortfall, surplus."""
+    proba, (low, high) = program.rows.array, (program.ranges.low, program.ranges.high)
+    size, classes = proba.shape
+    cost = np.concatenate([program.cost, np.full(2 * classes, program.lam)])
+    eye, none = np.eye(classes), np.zeros((classes, classes))
+    at_least = np.hstack([-proba.T, -eye, none])  # Pᵀz + t⁺ ≥ low
+    at_most = np.hstack([proba.T, none, -eye])  # Pᵀz − t⁻ ≤ high
+    total = np.concatenate([np.ones(size), np.zeros(2 * classes)])[None]
+    bounds = [(0, 1)] * size + [(0, None)] * (2 * classes)
+    found = linprog(
+        cost, np.vstack([at_least, at_most]), np.concatenate([-low, high]), total, [program.budget], bounds
+    )
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("width", [0.0, 3.0])
+@pytest.mark.parametrize("lam", [0.05, 0.5, 2.0, 50.0])
+@pytest.mark.parametrize("size", [200, 3_000])
+def test_the_best_bound_is_the_optimum_of_the_relaxed_program(size: int, lam: float, width: float) -> None:
+    program = random_program(size, 7, seed=size, lam=lam, width=width)
+    optimum = relaxed_optimum(program)
+    point = maximise(program, Effort.for_gap(1e-6, None), np.random.default_rng(0), None)
+    assert point.bound <= optimum + 1e-7 * max(1.0, abs(optimum))
+    assert point.bound == pytest.approx(optimum, rel=2e-5, abs=2e-5)
+
+
+def test_a_pool_larger_than_the_part_in_memory_is_bounded_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailwise.solve.dual.OPEN_ELEMENTS", 5_000)
+    program = random_program(12_000, 5, seed=8, lam=1.0)
+    point = maximise(program, Effort.for_gap(1e-4, None), np.random.default_rng(0), None)
+    assert point.bound == pytest.approx(relaxed_optimum(program), rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_dual_point_exceeds_the_value_of_any_batch(seed: int) -> None:
+    program = random_program(40, 4, seed=seed, lam=0.7, width=float(seed % 3))
+    rng = np.random.default_rng(seed)
+    bound = evaluate(program, rng.uniform(-0.7, 0.7, size=4)).bound
+    values = [program.value(rng.choice(40, size=4, replace=False)) for _ in range(300)]
+    assert bound <= min(values)
+
+
+def test_warm_duals_beyond_the_box_are_brought_into_it() -> None:
+    program = random_program(500, 4, seed=1, lam=0.3)
+    point = maximise(program, Effort(), np.random.default_rng(0), np.full(4, 9.0))
+    assert np.abs(point.y).max() <= 0.3
+    assert point.bound == pytest.approx(relaxed_optimum(program), rel=1e-4)
