@@ -102,7 +102,8 @@ def share_target(shares: Float64Array, counts: Float64Array, budget: int) -> Flo
     >>> share_target(np.array([0.5, 0.5]), np.array([9.0, 1.0]), 4).tolist()
     [0.0, 6.0]
     """
-    return np.maximum(shares * (counts.sum() + budget) - counts, 0.0)
+    omega: Float64Array = np.maximum(shares * (counts.sum() + budget) - counts, 0.0)
+    return omega
 
 
 def _per_class(values: PerClass, classes: int, missing: float, name: str) -> Float64Array:

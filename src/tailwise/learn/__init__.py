@@ -1,0 +1,1 @@
+"""Learners: labelled arrays in, a model that gives one probability per class out, the number of classes fixed."""

@@ -25,4 +25,5 @@ def bald(mc_proba: FloatArray) -> Float64Array:
     for one in mc_proba:
         mean += one
         inner += entropy(np.asarray(one, dtype=np.float64))
-    return np.maximum(entropy(mean / passes) - inner / passes, 0.0)
+    information: Float64Array = np.maximum(entropy(mean / passes) - inner / passes, 0.0)
+    return information

@@ -103,4 +103,3 @@ def _columns(part: Part, chosen: BoolArray) -> Float64Array:
     short = np.maximum(part.ranges.low - expected, 0.0)
     over = np.maximum(expected - part.ranges.high, 0.0)
     return np.concatenate([chosen.astype(np.float64), short, over])
-

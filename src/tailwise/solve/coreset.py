@@ -1,14 +1,15 @@
 """CoreSet (Sener & Savarese): the b pool rows that leave the smallest covering radius, Ξ outliers aside.
 
 In: pool embeddings X (N, d), labelled embeddings Y (L, d), b and Ξ. Out: the picks, their radius δ and a proven bound.
-Inside, distances are squared (names end in `sq`), and "cover" is a 0/1 matrix: points to be covered × pool rows.
+Inside, distances are squared (names end in `sq`), and a "cover" is a 0/1 matrix: points to be covered × pool rows.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import highspy
@@ -19,11 +20,14 @@ from threadpoolctl import threadpool_limits
 from ..errors import BadInput, PoolExhausted, SolverFailed
 from ..types import BoolArray, Float64Array, FloatArray, IntArray
 
-Sparse: TypeAlias = Any  # a scipy.sparse.csr_array: its stubs follow scipy's releases too closely to be named here
+Sparse: TypeAlias = Any  # scipy.sparse.csr_array
+Highs: TypeAlias = Any  # highspy.Highs, which ships without full types
 
 BLOCK = 2**22  # entries of a block of distances: 32 MB
 NEAR = 1e-4  # a square below this share of |x|² + |y|² has lost digits to cancellation: it is taken from x − y instead
 SAME = 1e-9  # squares within this relative distance are one radius: they differ by rounding alone
+SWAPS = 4_000  # steps of one local search
+EDGES_PER_NODE = 100_000  # a larger integer program gets fewer nodes in proportion
 MOST_UNDECIDED = 3  # integer programs that may end without an answer before the search ends
 
 
@@ -57,22 +61,18 @@ def robust_k_center(
 ) -> CoreSetResult:
     """Pick `budget` pool rows with the smallest radius at which all but `outliers` pool points are covered.
 
-    A farthest-first start bounds the optimum from both sides; then radii are bisected over the distances that occur.
-    A radius falls when the linear relaxation needs more than b centres (its duals are the proof) or when HiGHS proves
-    the integer program infeasible; it stands when a greedy cover, a rounded relaxation or HiGHS gives b centres.
-
     Parameters
     ----------
     pool: (N, d) embeddings to pick from.
-    labelled: (L, d) embeddings that are centres already; L may be 0. Then the first farthest-first pick is the point
+    labelled: (L, d) embeddings that are centres already. Without any (L = 0), farthest-first starts from the pool row
         nearest to the pool's mean.
     budget: b, the number of picks.
     outliers: Ξ, the number of pool points that may stay uncovered.
-    time_limit: seconds. The farthest-first start always runs to its end; HiGHS may overrun by some seconds. Without
-        it the effort is limited by `max_nodes` alone, and the same input gives the same picks.
-    max_edges: pairs within a radius that may be held in memory (12 bytes each, and about ten times that in HiGHS).
-        Radii with more pairs are not tried: the radius then stays above them unless a smaller one is found.
-    max_nodes: branch-and-bound nodes for each integer program.
+    time_limit: seconds. The farthest-first start always runs to its end, and HiGHS may overrun by some seconds.
+        Without a limit the same input gives the same picks; wise only up to some 10,000 rows.
+    max_edges: pairs of points that may be held in memory, 12 bytes each and about ten times that in HiGHS. Radii with
+        more pairs within them are not tried.
+    max_nodes: branch-and-bound nodes of one integer program.
 
     Examples
     --------
@@ -81,13 +81,12 @@ def robust_k_center(
     >>> sorted(found.indices.tolist()), found.radius, found.status
     ([1, 4], 1.0, 'optimal')
     """
-    clock = _Clock.start(time_limit)
+    deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
     with threadpool_limits(limits=1, user_api="blas"):
-        problem = _Problem.checked(pool, labelled, budget, outliers)
-        search = _greedy_start(problem)
-        if search.lower_sq < search.upper_sq and clock.left() > 0:
-            _refine(search, clock, max_edges, max_nodes)
-        return search.result(clock)
+        search = _greedy_start(_Problem.checked(pool, labelled, budget, outliers), deadline)
+        if search.lower_sq < search.upper_sq and not search.late():
+            _refine(search, max_edges, max_nodes)
+        return search.result()
 
 
 def farthest_first(pool: FloatArray, labelled: FloatArray, count: int) -> IntArray:
@@ -108,10 +107,8 @@ def farthest_first(pool: FloatArray, labelled: FloatArray, count: int) -> IntArr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Points:
-    """Embeddings in float64 with their squared lengths."""
-
     rows: Float64Array  # (n, d)
-    sq: Float64Array  # (n,)
+    sq: Float64Array  # (n,) squared lengths
 
     @classmethod
     def of(cls, rows: Float64Array) -> _Points:
@@ -157,25 +154,21 @@ def _farthest_first(points: _Points, start: Float64Array, count: int) -> tuple[I
     nearest = start.copy()
     picks = np.empty(count, dtype=np.int64)
     for turn in range(count):
-        pick = _most_central(points) if np.isposinf(nearest).all() else int(nearest.argmax())
-        picks[turn] = pick
+        if np.isposinf(nearest).all():  # no centre yet
+            mean = _Points.of(points.rows.mean(axis=0, keepdims=True))
+            picks[turn] = _squares(mean, points)[0].argmin()
+        else:
+            picks[turn] = nearest.argmax()
         nearest = np.minimum(nearest, _squares(points.take(picks[turn : turn + 1]), points)[0])
-        nearest[pick] = -np.inf  # never again, also when all that is left are copies of centres
+        nearest[picks[turn]] = -np.inf  # never again, also when all that is left are copies of centres
     return picks, nearest
 
 
-def _most_central(points: _Points) -> int:
-    mean = _Points.of(points.rows.mean(axis=0, keepdims=True))
-    return int(_squares(mean, points)[0].argmin())
-
-
-# The problem, and what a set of picks is worth.
+# The problem, and what picks are worth.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Problem:
-    """What is asked, validated."""
-
     pool: _Points  # (N, d)
     reached_sq: Float64Array  # (N,) squared distance to the nearest labelled point; inf without any
     budget: int
@@ -194,25 +187,25 @@ class _Problem:
         points, centres = _Points.of(x - origin), _Points.of(y - origin)
         return cls(points, _nearest_sq(points, centres, np.full(len(x), np.inf)), budget, outliers)
 
+    def nearest_sq(self, picks: IntArray) -> Float64Array:
+        return _nearest_sq(self.pool, self.pool.take(picks), self.reached_sq)  # (N,)
+
     def radius_sq(self, picks: IntArray) -> float:
-        """The square of the radius of a set of picks: the (Ξ+1)-th largest distance to a centre."""
-        if self.outliers >= len(self.pool):
-            return 0.0
-        nearest = _nearest_sq(self.pool, self.pool.take(picks), self.reached_sq)
-        place = len(nearest) - 1 - self.outliers
-        return float(np.partition(nearest, place)[place])
+        """The (Ξ+1)-th largest distance to a centre."""
+        place = len(self.pool) - 1 - self.outliers
+        return float(np.partition(self.nearest_sq(picks), place)[place])
 
     def padded(self, picks: IntArray) -> IntArray:
         """The picks, with farthest-first ones added until there are b."""
-        nearest = _nearest_sq(self.pool, self.pool.take(picks), self.reached_sq)
+        nearest = self.nearest_sq(picks)
         nearest[picks] = -np.inf
         return np.concatenate([picks, _farthest_first(self.pool, nearest, self.budget - len(picks))[0]])
 
     def ordered(self, picks: IntArray) -> IntArray:
-        """The same picks in farthest-first order; all rows of the pool stay as they are."""
-        if len(picks) == len(self.pool):
-            return np.arange(len(picks))
+        """The same picks in farthest-first order; a whole pool stays as it is."""
         rows = np.sort(picks)
+        if len(rows) == len(self.pool):
+            return rows
         return rows[_farthest_first(self.pool.take(rows), self.reached_sq[rows], len(rows))[0]]
 
 
@@ -228,175 +221,122 @@ def _matrix(values: FloatArray, name: str) -> Float64Array:
 
 
 def _origin(rows: Float64Array) -> Float64Array:
-    """The mean, rounded to a power of two near the spread: (d,).
-
-    Moving the origin there saves digits in |x|² + |y|² − 2xᵀy, and the rounding keeps coordinates of few digits
-    exact, so that ties between them stay ties.
-    """
+    """The mean, (d,), which as origin saves digits in |x|² + |y|² − 2xᵀy; rounded so that simple ties stay ties."""
     if not len(rows):
         return np.zeros(rows.shape[1])
     spread = rows.std(axis=0)
-    unit = np.exp2(np.floor(np.log2(np.where(spread > 0, spread, 1.0))))
+    unit = np.exp2(np.floor(np.log2(np.where(spread > 0.0, spread, 1.0))))
     return np.asarray(np.round(rows.mean(axis=0) / unit) * unit)
 
 
 # The search over radii.
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    deadline: float
-
-    @classmethod
-    def start(cls, seconds: float | None) -> _Clock:
-        return cls(np.inf if seconds is None else time.perf_counter() + seconds)
-
-    def left(self) -> float:
-        return self.deadline - time.perf_counter()
-
-
 @dataclass(slots=True, eq=False)
 class _Search:
-    """The best picks so far and what is proven; the one value here that changes."""
+    """The best picks so far and what is proven of the optimum."""
 
     problem: _Problem
     picks: IntArray  # (b,)
     upper_sq: float
     lower_sq: float
-    solved: bool = field(default=False)
+    deadline: float
+
+    def late(self) -> bool:
+        return time.perf_counter() >= self.deadline
 
     def offer(self, picks: IntArray) -> None:
-        """Take over these picks, at most b, if their radius is smaller."""
-        full = self.problem.padded(picks)
-        radius_sq = self.problem.radius_sq(full)
-        if radius_sq < self.upper_sq:
-            self.picks, self.upper_sq = full, radius_sq
+        """Take these picks over if they are not too many and leave a smaller radius."""
+        if len(picks) <= self.problem.budget:
+            full = self.problem.padded(picks)
+            radius_sq = self.problem.radius_sq(full)
+            if radius_sq < self.upper_sq:
+                self.picks, self.upper_sq = full, radius_sq
 
-    def result(self, clock: _Clock) -> CoreSetResult:
-        optimal = self.solved or self.upper_sq <= self.lower_sq
-        radius = float(np.sqrt(self.upper_sq))
-        lower = radius if optimal else min(radius, float(np.sqrt(self.lower_sq)))
-        status = "optimal" if optimal else "time limit" if clock.left() <= 0 else "best found"
-        return CoreSetResult(self.problem.ordered(self.picks), radius, lower, status)
+    def result(self) -> CoreSetResult:
+        optimal = self.lower_sq >= self.upper_sq
+        status = "optimal" if optimal else "time limit" if self.late() else "best found"
+        lower_sq = min(self.lower_sq, self.upper_sq)
+        return CoreSetResult(
+            self.problem.ordered(self.picks), float(np.sqrt(self.upper_sq)), float(np.sqrt(lower_sq)), status
+        )
 
 
-def _greedy_start(problem: _Problem) -> _Search:
+def _greedy_start(problem: _Problem, deadline: float) -> _Search:
     """Farthest-first picks, their radius, and a lower bound.
 
     The bound: let b + Ξ + 1 pool points lie pairwise ≥ w apart and ≥ w/2 from every labelled point, and let δ < w/2.
-    Then a labelled centre covers none of them, and a picked centre at most one (two would be ≤ 2δ < w apart), so b
-    picks leave Ξ + 1 uncovered: the optimum is ≥ w/2. Two farthest-first runs give such points. Run one, from the
-    labelled points, after b + Ξ picks: the picks and the farthest point that is left are pairwise and from the
-    labelled ones ≥ w apart, w that point's distance, since the farthest distance only falls from pick to pick. Run
-    two does the same with the distances to labelled points doubled: min(2·d_Y, distance to picks) ≥ w. Without
-    labelled points the first pick is far from nothing, but the later ones are far from it, which is all that is used.
+    Then a labelled centre covers none of them, and a picked one at most one (two would be ≤ 2δ < w apart), so b picks
+    leave Ξ + 1 uncovered: the optimum is ≥ w/2. Two farthest-first runs of b + Ξ picks give such points, the last
+    being the farthest that is left, with value w: it is ≥ w from all picks, and each pick was ≥ w from those before
+    it, as the largest value never rises. A point's value is its distance to the nearest pick or label in the first
+    run, which is more than needed; in the second the distances to labels count double. Without labels the first pick
+    is far from nothing when it is made, but all later ones are far from it.
     """
-    count = problem.budget + problem.outliers
-    if count >= len(problem.pool):  # all that is not picked may be an outlier
-        everything = np.arange(len(problem.pool), dtype=np.int64)
-        return _Search(problem, everything[: problem.budget], 0.0, 0.0)
+    count, size = problem.budget + problem.outliers, len(problem.pool)
+    if count >= size:  # all that is not picked may be an outlier
+        return _Search(problem, np.arange(problem.budget, dtype=np.int64), 0.0, 0.0, deadline)
     picks, left = _farthest_first(problem.pool, problem.reached_sq, count)
-    apart_sq = float(left.max())
-    if np.isfinite(problem.reached_sq[0]):
-        apart_sq = max(apart_sq, float(_farthest_first(problem.pool, 4.0 * problem.reached_sq, count)[1].max()))
+    apart_sq = left.max()
+    if np.isfinite(apart_sq):
+        apart_sq = max(apart_sq, _farthest_first(problem.pool, 4.0 * problem.reached_sq, count)[1].max())
     greedy = picks[: problem.budget]
     upper_sq = problem.radius_sq(greedy)
-    # Without a pick to choose there is nothing to prove.
-    lower_sq = upper_sq if problem.budget == 0 else min(apart_sq / 4.0, upper_sq)
-    return _Search(problem, greedy, upper_sq, lower_sq)
+    lower_sq = upper_sq if problem.budget == 0 else float(apart_sq) / 4.0
+    return _Search(problem, greedy, upper_sq, lower_sq, deadline)
 
 
-def _refine(search: _Search, clock: _Clock, max_edges: int, max_nodes: int) -> None:
-    """Bisect the radii between the bounds, first with the relaxation, then with integer programs."""
-    graph = _Graph.between(search, clock, max_edges)
+def _refine(search: _Search, max_edges: int, max_nodes: int) -> None:
+    """Bisect the radii: by relaxation for the lower bound, by swaps for the upper, by branching for what is between."""
+    graph = _Graph.between(search, max_edges)
     if graph is None:
         return
-    radii = _Radii.of(graph, search)
-    floor = _raise_floor(search, graph, radii, clock)
-    floor = _close(search, graph, radii, floor, clock, max_nodes)
-    search.lower_sq = max(search.lower_sq, radii.first_sq[floor] if floor < len(radii) else graph.limit_sq)
-    ceiling = radii.place(search.upper_sq)
-    search.solved = floor >= ceiling and (ceiling < len(radii) or graph.complete)
+    floor = _bisect(search, graph, 0, partial(_relaxation_rules_out, search))
+    _bisect(search, graph, floor, partial(_swaps_fail, search))  # what fails here is not proven: no new floor
+    floor = _bisect(search, graph, floor, partial(_branching_rules_out, search, max_nodes), patience=MOST_UNDECIDED)
+    ceiling, radii = graph.place(search.upper_sq), len(graph.first_sq)
+    if floor >= ceiling and (ceiling < radii or graph.complete):
+        search.lower_sq = search.upper_sq
+    else:
+        search.lower_sq = max(search.lower_sq, graph.first_sq[floor] if floor < radii else graph.limit_sq)
 
 
-def _raise_floor(search: _Search, graph: _Graph, radii: _Radii, clock: _Clock) -> int:
-    """The first radius that the relaxation does not rule out; covers found on the way are offered."""
-    problem = search.problem
-    floor, high = 0, radii.place(search.upper_sq)
-    while floor < high and clock.left() > 0:
+def _bisect(
+    search: _Search, graph: _Graph, floor: int, ruled_out: Callable[[Sparse], bool], *, patience: int | None = None
+) -> int:
+    """The first radius, from `floor`, that is not ruled out; what `ruled_out` finds on the way it offers itself.
+
+    A radius that is neither found nor ruled out sends the bisection down, at most `patience` times.
+    """
+    high = graph.place(search.upper_sq)
+    while floor < high and patience != 0 and not search.late():
         middle = (floor + high) // 2
-        cover = graph.cover(radii.last_sq[middle])
-        picks = _greedy_cover(cover, problem, np.ones(cover.shape[1]))
-        if picks is None:
-            relaxed = _relax(cover, problem, clock)
-            if relaxed.centres > problem.budget:
-                floor = middle + 1
-                continue
-            picks = _greedy_cover(cover, problem, relaxed.share)
-        if picks is not None:
-            search.offer(picks)
-        high = min(middle, radii.place(search.upper_sq))
-    return floor
-
-
-def _close(search: _Search, graph: _Graph, radii: _Radii, floor: int, clock: _Clock, max_nodes: int) -> int:
-    """The first radius that no integer program rules out; solutions found on the way are offered."""
-    low, undecided = floor, 0  # radii in [floor, low) are neither proven nor found
-    while undecided < MOST_UNDECIDED and clock.left() > 0:
-        high = radii.place(search.upper_sq)
-        if low >= high:
-            break
-        middle = (low + high) // 2
-        possible, picks = _branch(graph.cover(radii.last_sq[middle]), search.problem, clock, max_nodes)
-        if picks is not None:
-            search.offer(picks)
-        if radii.place(search.upper_sq) <= middle:
+        out = ruled_out(graph.cover(graph.last_sq[middle]))
+        high = min(high, graph.place(search.upper_sq))
+        if high <= middle:
             continue
-        low = middle + 1
-        if possible:
-            undecided += 1
+        if out:
+            floor = middle + 1
         else:
-            floor = low
+            high = middle
+            patience = None if patience is None else patience - 1
     return floor
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Radii:
-    """The radii at which covers change, ascending; one that rounding has split counts once."""
-
-    first_sq: Float64Array  # (K,) the smallest square of each
-    last_sq: Float64Array  # (K,) the largest
-
-    @classmethod
-    def of(cls, graph: _Graph, search: _Search) -> _Radii:
-        """All distances between the bounds, to pool points and to labelled ones: the optimum is among them."""
-        reached_sq = search.problem.reached_sq
-        values = np.concatenate([graph.squares.data, reached_sq[reached_sq < graph.limit_sq]])
-        values = np.unique(values[values >= search.lower_sq * (1.0 - SAME)])
-        breaks = values[1:] > values[:-1] * (1.0 + SAME)
-        ends = np.ones(min(1, len(values)), dtype=np.bool_)
-        return cls(values[np.concatenate([ends, breaks])], values[np.concatenate([breaks, ends])])
-
-    def __len__(self) -> int:
-        return len(self.last_sq)
-
-    def place(self, radius_sq: float) -> int:
-        """Where a radius stands among them; K when it is above all."""
-        return int(np.searchsorted(self.last_sq, radius_sq * (1.0 - SAME)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Graph:
-    """Every pair (point to be covered, pool row) closer than a limit."""
+    """All pairs (point to be covered, pool row) nearer than a limit, and the K radii at which covers change."""
 
     squares: Sparse  # (m, N) CSR; the zero of a point with itself is stored
-    reached_sq: Float64Array  # (m,) of the points to be covered; those within the lower bound of a label are left out
+    reached_sq: Float64Array  # (m,) of the points to be covered: those beyond the lower bound of every label
     limit_sq: float
-    complete: bool  # the limit is the search's upper bound
+    complete: bool  # the limit is the upper bound, not `max_edges`
+    first_sq: Float64Array  # (K,) ascending radii; where rounding has split one, its smallest form
+    last_sq: Float64Array  # (K,) and its largest
 
     @classmethod
-    def between(cls, search: _Search, clock: _Clock, max_edges: int) -> _Graph | None:
-        """The pairs below the upper bound; of too many, between a half and all of `max_edges` nearest ones.
+    def between(cls, search: _Search, max_edges: int) -> _Graph | None:
+        """The pairs below the upper bound; of too many, the nearest ones, between a half and all of `max_edges`.
 
         None when time runs out, or when not even each point with itself fits.
         """
@@ -404,23 +344,36 @@ class _Graph:
         rows = np.flatnonzero(reached_sq > search.lower_sq)
         limit_sq = upper_sq = search.upper_sq * (1.0 - SAME)
         parts: list[Sparse] = []
-        for part in _blocks(len(rows), len(pool)):
-            if clock.left() <= 0:
-                return None
-            parts.append(_below(_squares(pool.take(rows[part]), pool), limit_sq))
+        for block in _blocks(len(rows), len(pool)):
+            parts.append(_below(_squares(pool.take(rows[block]), pool), limit_sq))
             if sum(part.nnz for part in parts) > max_edges:
-                squares = np.concatenate([part.data for part in parts])
-                limit_sq = float(np.partition(squares, max_edges // 2)[max_edges // 2])
+                limit_sq = float(
+                    np.partition(np.concatenate([part.data for part in parts]), max_edges // 2)[max_edges // 2]
+                )
                 parts = [_kept(part, part.data < limit_sq) for part in parts]
-                if limit_sq == 0.0:
-                    return None
-        return cls(sparse.vstack(parts, format="csr"), reached_sq[rows], limit_sq, limit_sq == upper_sq)
+            if limit_sq == 0.0 or search.late():
+                return None
+        squares = sparse.vstack(parts, format="csr")
+        radii = _radii(np.concatenate([squares.data, reached_sq[reached_sq < limit_sq]]), search.lower_sq)
+        return cls(squares, reached_sq[rows], limit_sq, limit_sq == upper_sq, *radii)
+
+    def place(self, radius_sq: float) -> int:
+        """Where a radius stands among the K; K when it is above all."""
+        return int(np.searchsorted(self.last_sq, radius_sq * (1.0 - SAME)))
 
     def cover(self, radius_sq: float) -> Sparse:
-        """The 0/1 matrix (points beyond the radius of every label, N) of who covers whom at a radius."""
+        """Who covers whom at a radius: 0/1 CSR (points beyond the radius of every label, N)."""
         near = _kept(self.squares, self.squares.data <= radius_sq)
-        near.data = np.ones(len(near.data))
+        near.data = np.ones(near.nnz)
         return near[np.flatnonzero(self.reached_sq > radius_sq)]
+
+
+def _radii(values: Float64Array, lower_sq: float) -> tuple[Float64Array, Float64Array]:
+    """The distinct squares from the lower bound on, as the smallest and the largest of each run of SAME ones."""
+    ascending = np.unique(values[values >= lower_sq * (1.0 - SAME)])
+    steps = ascending[1:] > ascending[:-1] * (1.0 + SAME)
+    edge = np.ones(min(1, len(ascending)), dtype=np.bool_)
+    return ascending[np.concatenate([edge, steps])], ascending[np.concatenate([steps, edge])]
 
 
 def _below(squares: Float64Array, limit_sq: float) -> Sparse:
@@ -431,73 +384,150 @@ def _below(squares: Float64Array, limit_sq: float) -> Sparse:
 
 
 def _kept(matrix: Sparse, keep: BoolArray) -> Sparse:
-    """The CSR matrix with some of its stored entries alone; `eliminate_zeros` would lose the zero distances."""
+    """A CSR matrix reduced to some of its stored entries, zeros included."""
     starts = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr]
     return sparse.csr_array((matrix.data[keep], matrix.indices[keep], starts), shape=matrix.shape)
 
 
-# Can b centres cover all but Ξ points? A greedy answer, a relaxed one, and the exact one.
+# Three ways to ask whether b centres can cover all but Ξ points.
 
 
-def _greedy_cover(cover: Sparse, problem: _Problem, weight: Float64Array) -> IntArray | None:
-    """At most b columns that cover all but Ξ rows, each the one with most weight × new rows; None if that fails."""
+def _relaxation_rules_out(search: _Search, cover: Sparse) -> bool:
+    greedy = _greedy_cover(cover, np.ones(cover.shape[1]), search.problem.outliers)
+    search.offer(greedy)
+    return len(greedy) > search.problem.budget and _relax(search, cover)[0] > search.problem.budget
+
+
+def _swaps_fail(search: _Search, cover: Sparse) -> bool:
+    share = _relax(search, cover)[1]
+    start = _greedy_cover(cover, share + 1e-4, search.problem.outliers)[: search.problem.budget]
+    found = _swap(search, _Balance.of(cover, start))
+    if found is not None:
+        search.offer(found)
+    return found is None
+
+
+def _branching_rules_out(search: _Search, max_nodes: int, cover: Sparse) -> bool:
+    budget = search.problem.budget
+    solver = _load(search, cover, integer=True)
+    solver.setOptionValue("mip_max_nodes", max(1, min(max_nodes, max_nodes * EDGES_PER_NODE // max(1, cover.nnz))))
+    solver.setOptionValue("objective_target", float(budget))  # any cover will do
+    state = _run(solver)
+    if state == "solved":
+        picks = np.flatnonzero(np.asarray(solver.getSolution().col_value)[: cover.shape[1]] > 0.5)
+        if len(picks) > budget:
+            raise SolverFailed(f"HiGHS picked {len(picks)} centres where {budget} were allowed; please report this")
+        search.offer(picks)
+    return state == "impossible"
+
+
+def _greedy_cover(cover: Sparse, weight: Float64Array, outliers: int) -> IntArray:
+    """Columns that cover all but Ξ rows, each the one with the largest weight × rows newly covered."""
     columns = cover.tocsc()
     gains = np.diff(columns.indptr).astype(np.int64)  # (N,) rows that a column would newly cover
     waiting = np.ones(cover.shape[0], dtype=np.bool_)
     picks: list[int] = []
-    while waiting.sum() > problem.outliers:
-        if len(picks) == problem.budget:
-            return None
-        pick = int((weight * gains).argmax())
-        rows = columns.indices[columns.indptr[pick] : columns.indptr[pick + 1]]
+    while waiting.sum() > outliers:
+        picks.append(int((weight * gains).argmax()))
+        rows = columns.indices[columns.indptr[picks[-1]] : columns.indptr[picks[-1] + 1]]
         fresh = rows[waiting[rows]]
         waiting[fresh] = False
         gains -= np.bincount(cover[fresh].indices, minlength=len(gains))
-        picks.append(pick)
     return np.array(picks, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Relaxed:
-    centres: float  # no cover has fewer
-    share: Float64Array  # (N,) fractional picks
+@dataclass(slots=True, eq=False)
+class _Balance:
+    """A set of columns under change: what each row weighs, what a column would gain and what its loss would cost."""
+
+    cover: Sparse  # (m, N) CSR
+    columns: Sparse  # the same in CSC
+    weight: Float64Array  # (m,)
+    count: IntArray  # (m,) chosen columns that cover the row
+    owners: IntArray  # (m,) the sum of their numbers: the number itself where there is one
+    gain: Float64Array  # (N,) weight of the uncovered rows that the column covers
+    loss: Float64Array  # (N,) weight of the rows that only this chosen column covers; inf where not chosen
+
+    @classmethod
+    def of(cls, cover: Sparse, picks: IntArray) -> _Balance:
+        m, n = cover.shape
+        none = np.zeros(m, dtype=np.int64)
+        self = cls(cover, cover.tocsc(), np.ones(m), none, none.copy(), cover.sum(axis=0), np.full(n, np.inf))
+        for pick in picks:
+            self.move(int(pick), 1)
+        return self
+
+    def move(self, column: int, sign: int) -> None:
+        """Choose a column (sign 1) or drop it (sign −1)."""
+        rows = self.columns.indices[self.columns.indptr[column] : self.columns.indptr[column + 1]]
+        others = self.count[rows] - (sign < 0)  # chosen columns beside this one
+        turned, shared = rows[others == 0], rows[others == 1]
+        partner = self.owners[shared] - (column if sign < 0 else 0)
+        self.gain -= sign * (self.cover[turned].T @ self.weight[turned])
+        np.subtract.at(self.loss, partner, sign * self.weight[shared])
+        self.loss[column] = self.weight[turned].sum() if sign > 0 else np.inf
+        self.count[rows] += sign
+        self.owners[rows] += sign * column
+
+    def uncovered(self) -> IntArray:
+        return np.flatnonzero(self.count == 0)
 
 
-def _relax(cover: Sparse, problem: _Problem, clock: _Clock) -> _Relaxed:
-    """The least number of centres when they may be fractions, as proven by the duals.
+def _swap(search: _Search, state: _Balance) -> IntArray | None:
+    """Swap columns until all but Ξ rows are covered; None if that fails. Rows weigh more the longer they stay open.
 
-    Any y ≥ 0 (m,) with coverᵀy ≤ 1 counts: centres s ≥ Σ_i y_i over the covered rows ≥ Σy − (the Ξ largest y). So
-    HiGHS's y is scaled into place and its bound recomputed: no tolerance of the solver enters the proof.
+    This is row-weighting local search (Gao et al. 2015): drop the chosen column that costs least, take the best one for
+    the heaviest open row, add 1 to each open row; ties go to the column that has rested longest, then to the first.
     """
-    solver = _load(cover, problem, clock, integer=False)
-    state = _run(solver)
-    if state == "impossible":
-        raise SolverFailed("HiGHS calls a covering program infeasible that every pool row together solves; report this")
+    moved = np.zeros(state.cover.shape[1], dtype=np.int64)  # (N,) step of the last move
+    newest = -1
+    for step in range(1, SWAPS + 1):
+        waiting = state.uncovered()
+        if len(waiting) <= search.problem.outliers:
+            return np.flatnonzero(np.isfinite(state.loss))
+        if search.late():
+            return None
+        state.weight[waiting] += 1.0
+        state.gain += state.cover[waiting].sum(axis=0)
+        chosen = np.flatnonzero(np.isfinite(state.loss))
+        old = _best(chosen[chosen != newest] if len(chosen) > 1 else chosen, -state.loss, moved)
+        state.move(old, -1)
+        waiting = state.uncovered()
+        row = waiting[state.weight[waiting].argmax()]
+        able = state.cover.indices[state.cover.indptr[row] : state.cover.indptr[row + 1]]
+        newest = _best(able[able != old] if len(able) > 1 else able, state.gain, moved)
+        state.move(newest, 1)
+        moved[[old, newest]] = step
+    return None
+
+
+def _best(columns: IntArray, worth: Float64Array, moved: IntArray) -> int:
+    top = columns[worth[columns] == worth[columns].max()]
+    return int(top[moved[top].argmin()])
+
+
+# HiGHS.
+
+
+def _relax(search: _Search, cover: Sparse) -> tuple[float, Float64Array]:
+    """How many centres a cover needs at least, and the fractional picks (N,) of the linear relaxation.
+
+    Any y ≥ 0 (m,) with coverᵀy ≤ 1 proves  Σs ≥ Σ_covered y ≥ Σy − (the Ξ largest y).  So the duals are scaled into
+    place and the bound is computed from them: no tolerance of the solver enters the proof.
+    """
+    solver = _load(search, cover, integer=False)
+    _run(solver)
     solution = solver.getSolution()
     share = np.asarray(solution.col_value)[: cover.shape[1]] if solution.value_valid else np.ones(cover.shape[1])
     if not solution.dual_valid:
-        return _Relaxed(0.0, share)
+        return 0.0, share
     y = np.maximum(np.asarray(solution.row_dual)[: cover.shape[0]], 0.0)  # (m,)
-    y /= max(1.0, float((cover.T @ y).max(initial=0.0)))
-    spared = np.partition(y, len(y) - problem.outliers)[len(y) - problem.outliers :] if problem.outliers else y[:0]
-    return _Relaxed(float(y.sum() * (1.0 - SAME) - spared.sum()), share)
+    y /= max(1.0, (cover.T @ y).max())
+    bound = np.sort(y)[: len(y) - search.problem.outliers].sum() - SAME * y.sum()
+    return float(bound), share
 
 
-def _branch(cover: Sparse, problem: _Problem, clock: _Clock, max_nodes: int) -> tuple[bool, IntArray | None]:
-    """Whether a cover by b centres may exist, and one if HiGHS found one."""
-    solver = _load(cover, problem, clock, integer=True)
-    solver.setOptionValue("mip_max_nodes", max_nodes)
-    solver.setOptionValue("objective_target", float(problem.budget))  # any cover will do
-    state = _run(solver)
-    if state != "solved":
-        return state == "stopped", None
-    picks = np.flatnonzero(np.asarray(solver.getSolution().col_value)[: cover.shape[1]] > 0.5)
-    if len(picks) > problem.budget:
-        raise SolverFailed(f"HiGHS picked {len(picks)} centres where {problem.budget} were allowed; report this")
-    return True, picks
-
-
-# What HiGHS's last word means. Both programs are bounded, so "unbounded or infeasible" is infeasible.
+# What HiGHS's last word means. The programs are bounded, so "unbounded or infeasible" is infeasible.
 MEANING = {
     highspy.HighsModelStatus.kOptimal: "solved",
     highspy.HighsModelStatus.kObjectiveTarget: "solved",
@@ -509,51 +539,49 @@ MEANING = {
 }
 
 
-def _run(solver: Any) -> str:
+def _run(solver: Highs) -> str:
     solver.run()
     status = solver.getModelStatus()
     if status not in MEANING:
-        said = solver.modelStatusToString(status)
-        raise SolverFailed(f"a covering program ended with {said!r}, which answers nothing; try a time limit")
+        raise SolverFailed(
+            f"HiGHS ended a covering program with {solver.modelStatusToString(status)!r}, which answers nothing; if this "
+            "process has used HiGHS with more threads, call highspy.Highs.resetGlobalScheduler(True) first"
+        )
     return MEANING[status]
 
 
-def _load(cover: Sparse, problem: _Problem, clock: _Clock, *, integer: bool) -> Any:
-    """A solver holding:  min Σs,  cover·s + o ≥ 1,  Σo ≤ Ξ  (o only if Ξ > 0);  Σs ≤ b and s binary if integer.
+def _load(search: _Search, cover: Sparse, *, integer: bool) -> Highs:
+    """A solver with  min Σs,  cover·s + o ≥ 1,  Σo ≤ Ξ  (o only if Ξ > 0);  if integer also Σs ≤ b, s binary.
 
-    With s binary, o_i = 1 − (covered or not) is binary by itself.
+    With s binary an optimal o is binary by itself.
     """
-    m, n = cover.shape
-    spare = m if problem.outliers else 0
-    limits = [(0.0, 1.0, problem.outliers)] if spare else []  # coefficient of each s, of each o, right-hand side
-    limits += [(1.0, 0.0, problem.budget)] if integer else []
-    edge = np.array([[of_s] * n + [of_o] * spare for of_s, of_o, _ in limits]).reshape(len(limits), n + spare)
+    (m, n), outliers = cover.shape, search.problem.outliers
+    spare = m if outliers else 0
     body = sparse.hstack([cover, sparse.eye_array(m)]) if spare else cover
-    matrix = sparse.vstack([body, sparse.csr_array(edge)], format="csr")
+    sums = [np.repeat([[0.0, 1.0]], [n, spare], axis=1)] if spare else []
+    sums += [np.repeat([[1.0, 0.0]], [n, spare], axis=1)] if integer else []
+    most = [float(outliers)] * bool(spare) + [float(search.problem.budget)] * integer
+    matrix = sparse.vstack([body, *map(sparse.csr_array, sums)], format="csr")
     model = highspy.HighsLp()
     model.num_row_, model.num_col_ = matrix.shape
-    model.col_cost_ = np.concatenate([np.ones(n), np.zeros(spare)])
+    model.col_cost_ = np.repeat([1.0, 0.0], [n, spare])
     model.col_lower_ = np.zeros(n + spare)
-    # Without s ≤ 1 in the relaxation its duals obey coverᵀy ≤ 1, and its optimum is the same.
-    model.col_upper_ = np.concatenate([np.full(n, 1.0 if integer else highspy.kHighsInf), np.ones(spare)])
-    model.row_lower_ = np.concatenate([np.ones(m), np.zeros(len(limits))])
-    model.row_upper_ = np.concatenate([np.full(m, highspy.kHighsInf), [float(most) for *_, most in limits]])
+    # In the relaxation s ≤ 1 would change nothing but the duals, which then need not obey coverᵀy ≤ 1.
+    model.col_upper_ = np.repeat([1.0 if integer else highspy.kHighsInf, 1.0], [n, spare])
+    model.row_lower_ = np.repeat([1.0, 0.0], [m, len(sums)])
+    model.row_upper_ = np.concatenate([np.full(m, highspy.kHighsInf), most])
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.start_ = matrix.indptr.astype(np.int32)
     model.a_matrix_.index_ = matrix.indices.astype(np.int32)
     model.a_matrix_.value_ = matrix.data
     if integer:
         model.integrality_ = [highspy.HighsVarType.kInteger] * n + [highspy.HighsVarType.kContinuous] * spare
-    return _solver(model, clock)
-
-
-def _solver(model: Any, clock: _Clock) -> Any:
-    solver: Any = highspy.Highs()
+    solver: Highs = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
-    # Presolve looks for dominated columns pair by pair, which takes minutes here and does not heed the time limit.
+    # Presolve compares columns pair by pair, which takes minutes here and does not heed the time limit.
     solver.setOptionValue("presolve", "off")
-    if np.isfinite(clock.deadline):
-        solver.setOptionValue("time_limit", max(clock.left(), 0.01))
+    if np.isfinite(search.deadline):
+        solver.setOptionValue("time_limit", max(search.deadline - time.perf_counter(), 0.01))
     solver.passModel(model)
     return solver

@@ -91,7 +91,8 @@ def _sampled_duals(program: Program, rng: np.random.Generator) -> Float64Array:
 
 def _most_open(program: Program) -> int:
     classes = program.rows.classes
-    return min(program.rows.size, max(OPEN_ELEMENTS // classes, 10 * classes, 1_000))
+    most: int = min(program.rows.size, max(OPEN_ELEMENTS // classes, 10 * classes, 1_000))
+    return most
 
 
 def _open_part(program: Program, point: DualPoint, size: int) -> tuple[newton.Part, float]:
@@ -119,14 +120,16 @@ def _descend(part: newton.Part, point: DualPoint, near: int, width: float) -> tu
     """Newton with ever less smoothing: μ is the distance of the `near`-th row from the threshold."""
     y, theta = point.y, point.theta
     tolerance = 1e-4 * max(1.0, part.budget / len(y))
-    for _ in range(STAGES_PER_ROUND):
+    stage = 0
+    while True:
         mu = _width_holding(part.excess(y, theta), near)
         duals = newton.minimise(part, y, theta, mu, tolerance=tolerance, trust=0.8 * width)
-        y, theta = duals.y, duals.theta
         if duals.at_trust_limit or near < 2:
-            break
-        near = int(near / SHRINK)
-    return duals, near
+            return duals, near
+        near, stage = int(near / SHRINK), stage + 1
+        if stage == STAGES_PER_ROUND:
+            return duals, near
+        y, theta = duals.y, duals.theta
 
 
 def _width_holding(excess: Float64Array, count: int) -> float:
@@ -134,7 +137,7 @@ def _width_holding(excess: Float64Array, count: int) -> float:
     distance = np.abs(excess)
     count = min(max(count, 1), len(distance) - 1)
     floor = 1e-7 * float(distance.max()) + 1e-12
-    return max(float(np.partition(distance, count)[count]), floor)
+    return max(floor, float(np.partition(distance, count)[count]))
 
 
 def _polish(program: Program, point: DualPoint, effort: Effort) -> DualPoint:
@@ -161,4 +164,5 @@ def _rounding_margin(program: Program, y: Float64Array, ordered: Float64Array) -
     """More than float64 can lose in P·y and in the sums, so that the bound stays one."""
     products = program.budget * program.rows.classes * float(np.abs(y).max(initial=0.0))
     sums = 64 * (float(np.abs(ordered).sum()) + float(np.abs(program.ranges.high * y).sum()))
-    return float(np.finfo(np.float64).eps) * (products + sums)
+    eps = float(np.finfo(np.float64).eps)
+    return eps * (products + sums)

@@ -146,7 +146,8 @@ class _Race:
         total = cdist(low[None], rows, "cityblock")[0]
         if (low < high).any():  # dist = ½|s − low| + ½|s − high| − ½(high − low)
             total = (total + cdist(high[None], rows, "cityblock")[0] - (high - low).sum()) / 2
-        return self.lam * (total - self.ranges.distance(self.expected))
+        added: Float64Array = self.lam * (total - self.ranges.distance(self.expected))
+        return added
 
     def _distance(self, places: IntArray) -> Float64Array:
         """Exact distance of active rows to their nearest centres, from the difference of the points."""

@@ -40,7 +40,6 @@ class Part:
         return x
 
 
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Duals:
     """A dual point of a part, and what the relaxed program can be worth at most, judged from there."""
@@ -118,9 +117,7 @@ def _value(part: Part, y: Float64Array, theta: float, mu: float) -> tuple[Float6
     return x, wanted + float(part.inside @ y) - part.budget * theta - target_value(part.ranges, y)
 
 
-def _face(
-    part: Part, y: Float64Array, expected: Float64Array
-) -> tuple[Float64Array, Float64Array, Float64Array]:
+def _face(part: Part, y: Float64Array, expected: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Gradient in y and the box [lower, upper] on which h is linear: a range target has a kink at y = 0.
 
     Where y_k sits on the kink and neither side descends, the box shrinks to {0}.

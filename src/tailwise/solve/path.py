@@ -97,7 +97,9 @@ def auto_lam(l1_at: Callable[[float], float], scale: float) -> float:
     return float(grid[high])
 
 
-def wished_lam(l1_at: Callable[[float], float], scale: float, allowed: float, describe: Callable[[float], str]) -> float:
+def wished_lam(
+    l1_at: Callable[[float], float], scale: float, allowed: float, describe: Callable[[float], str]
+) -> float:
     """The smallest λ (to 2 %) whose l1 loss is at most `allowed`; an error with numbers where none is.
 
     >>> round(wished_lam(lambda lam: 1.0 / (1.0 + lam), 1.0, 0.5, str), 2)
@@ -134,9 +136,7 @@ def parse_balance(balance: Balance) -> float | str:
     return float(balance)
 
 
-def find_lam(
-    balance: Balance, l1_at: Callable[[float], float], scale: float, program: Program
-) -> float:
+def find_lam(balance: Balance, l1_at: Callable[[float], float], scale: float, program: Program) -> float:
     """Turn a balance setting into λ."""
     setting = parse_balance(balance)
     if isinstance(setting, float):

@@ -6,6 +6,8 @@ so a row's marginal price rises with its rank in its class, and the b smallest m
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from ..types import Float64Array, IntArray
@@ -50,4 +52,4 @@ def _never_falling(prices: Float64Array, labels: IntArray) -> Float64Array:
 def _runs(labels: IntArray) -> list[tuple[int, int]]:
     """Start and stop of each run of equal labels."""
     edges = [0, *(np.flatnonzero(np.diff(labels)) + 1).tolist(), len(labels)]
-    return list(zip(edges[:-1], edges[1:], strict=True)) if len(labels) else []
+    return list(pairwise(edges)) if len(labels) else []

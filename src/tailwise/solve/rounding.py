@@ -40,7 +40,8 @@ class Core:
 
     def residual(self) -> Float64Array:
         """r = goal − Σ chosen rows, (K,)."""
-        return self.goal - self.rows[self.chosen].sum(axis=0)
+        residual: Float64Array = self.goal - self.rows[self.chosen].sum(axis=0)
+        return residual
 
     def value(self) -> float:
         """The program's objective."""

@@ -107,9 +107,7 @@ def _better(best: Core, found: Core) -> Core:
     return found if found.value() < best.value() else best
 
 
-def _prove(
-    program: Program, point: DualPoint, best: Core, effort: Effort, report: Report
-) -> tuple[Core, float]:
+def _prove(program: Program, point: DualPoint, best: Core, effort: Effort, report: Report) -> tuple[Core, float]:
     """Fix the rows whose reduced cost alone exceeds what is left to gain; branch and bound on the others if few."""
     left = best.value() - point.bound
     undecided = int((np.abs(point.reduced - point.theta) <= left * (1 + 1e-9)).sum())
@@ -145,4 +143,3 @@ def _status(gap: float, effort: Effort) -> str:
     if gap <= effort.gap:
         return "within gap"
     return "time limit" if effort.expired else "best found"
-

@@ -4,16 +4,16 @@
 'kcenter'
 """
 
-from .base import STRATEGIES, Strategy, make
-from .entropy import Entropy
-from .margin import Margin
-from .least_confidence import LeastConfidence
-from .random import Random
-from .kcenter import KCenter
 from .bald import Bald
-from .vaal import Vaal
+from .base import STRATEGIES, Strategy, make
 from .coreset import CoreSet
+from .entropy import Entropy
+from .kcenter import KCenter
+from .least_confidence import LeastConfidence
+from .margin import Margin
 from .pseudo_label import PseudoLabel
+from .random import Random
+from .vaal import Vaal
 
 __all__ = [
     "STRATEGIES",

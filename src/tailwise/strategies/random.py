@@ -21,4 +21,5 @@ class Random(ScoreStrategy):
 
     def scores(self, task: Task, predictions: Predictions) -> Float64Array:  # noqa: ARG002 - the interface of all
         """Uniform numbers in [0, 1): the b largest are a uniformly random batch."""
-        return np.random.default_rng([task.seed, 1]).random(task.rows.size)
+        scores: Float64Array = np.random.default_rng([task.seed, 1]).random((task.rows.size,))
+        return scores

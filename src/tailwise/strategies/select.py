@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from ..balance.target import Target
@@ -52,6 +51,7 @@ def select(
 
     Examples
     --------
+    >>> import numpy as np
     >>> proba = np.array([[0.9, 0.1], [0.6, 0.4], [0.55, 0.45], [0.1, 0.9]])
     >>> batch = select(proba, 2, balance=1.0)
     >>> batch.indices.tolist(), batch.status
@@ -70,11 +70,10 @@ def select(
 
 def by_score(task: Task, scores: Float64Array, balance: Balance, *, scale: float, method: str) -> Selection:
     """The program of the paper with u = −score; λ = 0 is the classical top-b."""
-    parse_balance(balance)
     program = task.program(0.0 - scores)  # no −0.0
-    sweep = Sweep(program, quick_effort(task.time_limit), task.seed, task.report)
+    # A wish is judged by the very solve that makes the batch, so that it holds; a rule needs no such care.
+    effort = quick_effort(task.time_limit) if parse_balance(balance) == "auto" else task.effort
+    sweep = Sweep(program, effort, task.seed, task.report)
     lam = find_lam(balance, sweep.l1_at, scale, program)
     solution = solve(program.at(lam), task.effort, seed=task.seed, report=task.report)
     return task.certified(solution, scores, lam, method)
-
-

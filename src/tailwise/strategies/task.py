@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..balance.target import Ranges, Target
 from ..errors import BadInput, PoolExhausted
+from ..score.softmax import Score
 from ..solve.program import Effort, Program, Report, Solution, silent
 from ..solve.reach import shortfalls
 from ..solve.shards import Rows
 from ..solve.source import open_rows, read_counts, scan
-from ..types import Float64Array, IntArray, Proba, Selection, gap_between
-
-TargetLike = object
-"""None (uniform, Eq. 4), an array of wanted counts for this batch (Ω itself), or a `Target`."""
+from ..types import BoolArray, Float64Array, IntArray, Proba, Selection, gap_between
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,8 +34,7 @@ class Task:
     @property
     def effort(self) -> Effort:
         """How hard to try, the clock having started with the task."""
-        effort = Effort.for_gap(self.gap, self.time_limit)
-        return effort.since(self.started)
+        return Effort.for_gap(self.gap, self.time_limit).since(self.started)
 
     def program(self, cost: Float64Array, lam: float = 0.0) -> Program:
         """The selection problem for costs u (N,)."""
@@ -46,13 +42,13 @@ class Task:
 
     def selection(
         self, indices: IntArray, *, informativeness: float, lam: float, method: str, status: str = "greedy",
-        objective: float | None = None, bound: float = -np.inf, at_limit: Float64Array | None = None,
+        objective: float | None = None, bound: float = -np.inf, at_limit: BoolArray | None = None,
     ) -> Selection:  # fmt: skip
-        """Assemble the answer; `at_limit` are the classes (C, bool-like) that may be out of reach."""
+        """Assemble the answer; `at_limit` (C,) marks the classes that may be out of reach."""
         expected = self.rows.total(indices)
         l1 = self.ranges.distance(expected)
         value = lam * l1 - informativeness if objective is None else objective
-        candidates = np.flatnonzero(np.ones(self.rows.classes) if at_limit is None else at_limit)
+        candidates = np.arange(self.rows.classes) if at_limit is None else np.flatnonzero(at_limit)
         unreachable = shortfalls(self.rows, self.budget, self.ranges, expected, candidates) if lam else ()
         return Selection(
             indices=indices, objective=value, bound=bound, gap=gap_between(value, bound), status=status, lam=lam,
@@ -71,7 +67,7 @@ class Task:
 
 
 def make_task(
-    proba: Proba, budget: int, *, counts: object = None, target: object = None, score: Callable[..., object] | None = None,
+    proba: Proba, budget: int, *, counts: object = None, target: object = None, score: Score | None = None,
     gap: float = 1e-4, time_limit: float | None = None, seed: int = 0, report: Report | None = None,
 ) -> tuple[Task, Float64Array]:  # fmt: skip
     """Check a request and score its rows, in one read of the probabilities; zeros where no score is given."""

@@ -29,9 +29,7 @@ def relaxed_optimum(program: Program) -> float:
     at_most = np.hstack([proba.T, none, -eye])  # Pᵀz − t⁻ ≤ high
     total = np.concatenate([np.ones(size), np.zeros(2 * classes)])[None]
     bounds = [(0, 1)] * size + [(0, None)] * (2 * classes)
-    found = linprog(
-        cost, np.vstack([at_least, at_most]), np.concatenate([-low, high]), total, [program.budget], bounds
-    )
+    found = linprog(cost, np.vstack([at_least, at_most]), np.concatenate([-low, high]), total, [program.budget], bounds)
     return float(found.fun)
 
 

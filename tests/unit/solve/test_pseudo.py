@@ -32,7 +32,9 @@ def test_the_solution_is_the_best_of_all_batches(seed: int, lam: float) -> None:
 def test_within_a_class_the_cheapest_rows_are_taken_first() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 4, size=200)
-    program = Program(Rows(np.eye(4)[labels]), rng.normal(size=200), 40, 1.0, Ranges(np.full(4, 10.0), np.full(4, 10.0)))
+    program = Program(
+        Rows(np.eye(4)[labels]), rng.normal(size=200), 40, 1.0, Ranges(np.full(4, 10.0), np.full(4, 10.0))
+    )
     picks = solve_one_hot(program, labels).indices
     for cls in range(4):
         mine = np.flatnonzero(labels == cls)

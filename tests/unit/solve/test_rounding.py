@@ -81,9 +81,7 @@ def test_triples_find_what_pairs_cannot() -> None:
 
 def test_annealing_is_never_worse_than_its_start_and_repeats_with_its_seed() -> None:
     _, core = make_core(3)
-    first, second = (
-        anneal(core, np.random.default_rng(1), steps=400, hot=0.1, cold=0.01).picks() for _ in range(2)
-    )
+    first, second = (anneal(core, np.random.default_rng(1), steps=400, hot=0.1, cold=0.01).picks() for _ in range(2))
     assert first.tolist() == second.tolist()
     assert anneal(core, np.random.default_rng(2), steps=400, hot=0.1, cold=0.01).value() <= core.value()
 

@@ -1,0 +1,1 @@
+"""What Tailwise is measured with; no part of the installed package."""

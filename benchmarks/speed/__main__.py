@@ -1,0 +1,76 @@
+"""Measures the rows of docs/speed.md, prints each number beside its promise, and stores them.
+
+    python -m benchmarks.speed [--only ROW] [--quick] [--no-peers] [--list]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+from . import command_line, kcenter, libraries, million, results, small_hard, small_pool, wide
+from .measured import Measured, Row, Run
+from .page import machine, shown, write_page
+
+ROWS = [module.ROW for module in (small_pool, million, wide, small_hard, command_line, kcenter, libraries)]
+
+
+def main() -> None:
+    """Run what was asked for."""
+    asked = _parse()
+    if asked.list:
+        for row in ROWS:
+            print(f"{row.name:13} {row.must_show}")
+        return
+    run = Run(quick=asked.quick, peers=not asked.no_peers)
+    print(f"{machine()}\nLoad average at the start: {os.getloadavg()[0]:.2f}")
+    found: list[Measured] = []
+    for row in ROWS:
+        if asked.only in (None, row.name):
+            fresh = _measure(row, run)
+            found += fresh
+            _keep(fresh, run)  # after every row: hours of measuring are not lost to a later fault
+    _sum_up(found)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="Measure the speed of Tailwise.")
+    parser.add_argument("--only", choices=[row.name for row in ROWS], help="measure one row")
+    parser.add_argument("--quick", action="store_true", help="fewer seeds, shorter limits for peers")
+    parser.add_argument("--no-peers", action="store_true", help="leave out other solvers and libraries")
+    parser.add_argument("--list", action="store_true", help="show the rows and stop")
+    return parser.parse_args()
+
+
+def _measure(row: Row, run: Run) -> list[Measured]:
+    print(f"\n{row.name}: must show {row.must_show}", flush=True)
+    started = time.perf_counter()
+    found = []
+    for one in row.measure(run):
+        found.append(one)
+        seed = "" if one.seed is None else f"seed {one.seed}"
+        limit = f"[{one.limit}]" if one.limit else ""
+        print(f"  {one.instance:28} {seed:7} {one.quantity:46} {shown(one)} {limit} {one.verdict}", flush=True)
+    print(f"  ({time.perf_counter() - started:.0f} s)")
+    return found
+
+
+def _keep(found: list[Measured], run: Run) -> None:
+    merged, stay = results.merge(results.load(), results.dated(found, run))
+    results.store(merged)
+    write_page(merged, ROWS)
+    for row in stay:
+        print(f"  not stored: {row} has results of a fuller run")
+
+
+def _sum_up(found: list[Measured]) -> None:
+    judged = [one for one in found if one.limit]
+    missed = [one for one in judged if one.met is False]
+    print(f"\n{sum(one.met is True for one in judged)} met, {len(missed)} NOT met, of {len(judged)}")
+    for one in missed:
+        print(f"  NOT met: {one.row}, {one.instance}, seed {one.seed}: {one.quantity} {shown(one)} {one.limit}")
+
+
+if __name__ == "__main__":
+    main()

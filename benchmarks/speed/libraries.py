@@ -1,0 +1,97 @@
+"""Two ideas of other libraries beside ours: scikit-activeml's CoreSet, and small-text's quotas by predicted class."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from .instances import Array, Instance, costs, generate
+from .kcenter import Case, Space, make_space, pick
+from .literal import algorithm_2, class_balancer
+from .measured import Measured, Row, Run, Sheet
+
+NAME = "peers"
+CORESET = Case(10_000, 500, 64, 10, 500, checked=500)
+NOT_IMPORTED = "transcribed: ClassBalancer is not in the released small-text 1.4.1"
+
+
+def measure(run: Run) -> Iterator[Measured]:
+    """Time and picks against CoreSet, balance and informativeness against quotas."""
+    if run.peers:
+        for seed in run.seeds(full=3):
+            yield from _beside_coreset(seed)
+    for classes in (10, 100):
+        for seed in run.seeds(full=5, quick=2):
+            yield from _beside_quotas(Instance(45_000, classes, seed))
+
+
+def _beside_coreset(seed: int) -> Iterator[Measured]:
+    sheet = Sheet(NAME, CORESET.name, seed)
+    space = make_space(CORESET, seed)
+    ours, seconds = pick(space, CORESET.budget, 0.0)
+    theirs, their_seconds = _coreset(space, seed)
+    omega = np.zeros(CORESET.classes)
+    literal = algorithm_2(space.pool, space.labelled, space.proba, omega, 0.0, CORESET.budget)
+    yield sheet.tell("seconds", seconds)
+    yield sheet.tell("scikit-activeml CoreSet: seconds", their_seconds)
+    yield sheet.tell("times faster than CoreSet", their_seconds / seconds)
+    yield sheet.tell("picks in the same place as CoreSet's", _same(ours, theirs), f"of {CORESET.budget}")
+    yield sheet.tell("picks in common with CoreSet", len(set(ours.tolist()) & set(theirs.tolist())))
+    yield sheet.at_least("picks identical to the literal loop's", _same(ours, literal), CORESET.budget)
+    yield sheet.tell("CoreSet's picks identical to the literal loop's", _same(theirs, literal))
+
+
+def _coreset(space: Space, seed: int) -> tuple[Array, float]:
+    """scikit-activeml's picks, and seconds; the pool comes first, so its indices are ours."""
+    from skactiveml.pool import CoreSet
+
+    points = np.concatenate([space.pool, space.labelled]).astype(np.float64)
+    labels = np.concatenate([np.full(len(space.pool), np.nan), np.zeros(len(space.labelled))])
+    chooser = CoreSet(random_state=seed)
+    started = time.perf_counter()
+    picks = chooser.query(points, labels, batch_size=CORESET.budget)
+    return picks, time.perf_counter() - started
+
+
+def _same(one: Array, other: Array) -> int:
+    return int((one == other).sum())
+
+
+def _beside_quotas(instance: Instance) -> Iterator[Measured]:
+    import tailwise
+
+    proba, labels = generate(instance)
+    scores = -costs(proba)
+    rng = np.random.default_rng(instance.seed)
+    batches = {
+        "entropy alone": (tailwise.select(proba, instance.budget, balance=0.0).indices, ""),
+        "small-text's quotas": (class_balancer(proba, scores, instance.budget, rng), NOT_IMPORTED),
+        "ours, λ = 1": (tailwise.select(proba, instance.budget, balance=1.0).indices, ""),
+        "ours, λ = auto": (tailwise.select(proba, instance.budget, balance="auto").indices, ""),
+    }
+    sheet = Sheet(NAME, instance.name, instance.seed)
+    most = np.sort(scores)[-instance.budget :].sum()
+    for method, (picks, note) in batches.items():
+        for quantity, value in _qualities(proba, labels, scores, picks, float(most)).items():
+            yield sheet.tell(f"{method}: {quantity}", value, note)
+
+
+def _qualities(proba: Array, labels: Array, scores: Array, picks: Array, most: float) -> dict[str, float]:
+    from tailwise.balance.measure import l1_score
+
+    expected = proba[picks].sum(axis=0, dtype=np.float64)
+    true = np.bincount(labels[picks], minlength=proba.shape[1])
+    return {
+        "expected L1 score": l1_score(expected), "true L1 score": l1_score(true),
+        "informativeness kept": float(scores[picks].sum()) / most,
+    }  # fmt: skip
+
+
+ROW = Row(
+    NAME,
+    "told, not promised: time and picks beside scikit-activeml's CoreSet; balance (L1 score, 0 = uniform) and "
+    "informativeness beside small-text's quotas by predicted class",
+    measure,
+)

@@ -1,0 +1,138 @@
+"""The commands and their options; each reads its arguments, makes one call and prints the answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .._version import __version__
+from .request import Request
+
+HELP = """Pick the images worth labelling next: informative, class-balanced, with a certificate.
+
+Exit codes: 0 done, 2 wrong usage, 3 bad input or file, 4 target or budget cannot be met, 5 a missing extra,
+130 interrupted, 1 anything else. TAILWISE_DEBUG=1 shows tracebacks.
+
+Example: tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Proba = Annotated[Path, typer.Argument(help="Softmax of the pool, one row per image: .npy or .parquet.")]
+Budget = Annotated[int, typer.Option("--budget", "-b", min=1, help="How many images to pick.")]
+Counts = Annotated[
+    str | None, typer.Option(help="Labels per class so far: .csv, .npy, .json, or a list such as 5,3,0.")
+]
+Score = Annotated[
+    str, typer.Option(help="entropy, margin, least-confidence, or a .npy with one number per image, larger = better.")
+]
+Wanted = Annotated[str | None, typer.Option("--target", help="Wanted counts of this batch: a file or a list.")]
+Shares = Annotated[str | None, typer.Option(help="Wanted shares of the labelled set: a file or a list.")]
+AtLeast = Annotated[str | None, typer.Option(help="Fewest per class in this batch: 5, or a list, or 7=41,8=3.")]
+AtMost = Annotated[str | None, typer.Option(help="Most per class in this batch: 30, or a list, or 0=10.")]
+Seed = Annotated[int, typer.Option(min=0, help="Equal seeds, equal picks.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
+
+
+@app.callback(invoke_without_command=True)
+def tailwise(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+) -> None:
+    """Options of the program itself."""
+    if version:
+        print(f"tailwise {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def select(
+    proba: Proba,
+    budget: Budget,
+    counts: Counts = None,
+    score: Score = "entropy",
+    balance: Annotated[str, typer.Option(help="λ as a number, auto, or a wish such as 'within 5%'.")] = "auto",
+    target: Wanted = None,
+    shares: Shares = None,
+    at_least: AtLeast = None,
+    at_most: AtMost = None,
+    gap: Annotated[float, typer.Option(min=0, help="Relative gap to stop at.")] = 1e-4,
+    time_limit: Annotated[float | None, typer.Option(min=0, help="Seconds; then the best batch so far.")] = None,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the picks to .csv, .parquet or .npy.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pick a batch and say how good it is.
+
+    Example: tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
+
+    Example: tailwise select proba.npy -b 500 --balance 'within 5%' --at-least 7=20,8=20
+    """
+    from . import commands
+
+    request = Request(proba, budget, counts, score, target, shares, at_least, at_most, seed)
+    solving = {"balance": balance, "gap": gap, "time_limit": time_limit}
+    commands.select(request, solving, out, commands.Form.of(as_json=as_json, quiet=quiet))
+
+
+@app.command()
+def path(
+    proba: Proba,
+    budget: Budget,
+    counts: Counts = None,
+    score: Score = "entropy",
+    target: Wanted = None,
+    shares: Shares = None,
+    at_least: AtLeast = None,
+    at_most: AtMost = None,
+    lams: Annotated[str | None, typer.Option(help="Values of λ, such as 0.1,0.5,1; default: 30 steps.")] = None,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Draw it to .png, .svg or .pdf, or keep it as .csv.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show what balance costs, λ by λ.
+
+    Example: tailwise path proba.npy --budget 500 --counts counts.csv --out path.png
+    """
+    from . import commands
+
+    request = Request(proba, budget, counts, score, target, shares, at_least, at_most, seed)
+    commands.path(request, lams, out, commands.Form.of(as_json=as_json, quiet=quiet))
+
+
+@app.command()
+def strategies(as_json: Json = False) -> None:
+    """List the strategies and scores, what they need and what can be set.
+
+    Example: tailwise strategies --json
+    """
+    if as_json:
+        from dataclasses import asdict
+
+        from ..report.tables import score_rows, strategy_rows
+
+        scores = [{"name": name, "what": what} for name, what in score_rows()]
+        print(json.dumps({"strategies": [asdict(row) for row in strategy_rows()], "scores": scores}))
+        return
+    from .show import show_strategies
+
+    show_strategies()
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure; made if it is absent.")] = Path("tailwise-demo"),
+    seed: Seed = 0,
+) -> None:
+    """Pick one batch from a long-tailed pool of digits, with and without balance; takes seconds, needs no files.
+
+    Example: tailwise demo --out tailwise-demo
+    """
+    from .demo import run_demo
+
+    run_demo(out, seed)

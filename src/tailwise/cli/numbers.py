@@ -1,0 +1,153 @@
+"""Numbers per class from the command line: a comma list, "7=41,8=3", or a .csv, .npy or .json file.
+
+Text in, an array (C,) or a single number out; the library checks the values.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import BadFile
+from ..types import Float64Array
+from .outcome import WrongUsage
+
+FILES = (".csv", ".npy", ".json")
+PAIR = re.compile(r"^\s*(\d+)\s*=\s*(\S+?)\s*$")
+
+
+def per_class(text: str, option: str, classes: int, *, missing: float = 0.0) -> Float64Array:
+    """One number per class; classes that pairs or a table leave out get `missing`.
+
+    >>> per_class("5,3,0", "--counts", 3).tolist()
+    [5.0, 3.0, 0.0]
+    >>> per_class("1=4", "--at-least", 3).tolist()
+    [0.0, 4.0, 0.0]
+    """
+    path = Path(text)
+    if path.suffix.lower() in FILES:
+        numbers = read_file(path, option, classes, missing)
+    elif "=" in text:
+        numbers = spread((_pair(part, option) for part in text.split(",")), option, classes, missing)
+    else:
+        numbers = np.array(comma_list(text, option))
+    if numbers.shape != (classes,):
+        held = f"{len(numbers)} numbers" if numbers.ndim == 1 else f"an array of shape {numbers.shape}"
+        raise WrongUsage(f"{option} gives {held}, but the probabilities have {classes} classes")
+    return numbers
+
+
+def limit_per_class(text: str, option: str, classes: int, *, missing: float) -> Float64Array:
+    """The same, but one number stands for all classes.
+
+    >>> limit_per_class("30", "--at-most", 3, missing=np.inf).tolist()
+    [30.0, 30.0, 30.0]
+    """
+    if Path(text).suffix.lower() not in FILES and "=" not in text and "," not in text:
+        return np.full(classes, comma_list(text, option)[0])
+    return per_class(text, option, classes, missing=missing)
+
+
+def comma_list(text: str, option: str) -> list[float]:
+    """Numbers between commas."""
+    return [_number(part, option) for part in text.split(",")]
+
+
+def read_file(path: Path, option: str, classes: int, missing: float) -> Float64Array:
+    """Numbers per class from a file, by its suffix."""
+    if not path.is_file():
+        raise BadFile(f"{option}: no file at {path}")
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+        text = path.read_text(encoding="utf-8-sig")
+        if suffix == ".json":
+            return _json_list(text, path)
+        return _csv_table(list(csv.reader(text.splitlines())), path, option, classes, missing)
+    except (OSError, EOFError, ValueError, RecursionError, csv.Error) as error:
+        if isinstance(error, BadFile):
+            raise
+        raise BadFile(f"{option}: {path} cannot be read: {error}") from error
+
+
+def read_scores(path: Path) -> np.ndarray:
+    """One score per image from a .npy file; memory-mapped."""
+    if not path.is_file():
+        raise BadFile(f"--score: no file at {path}")
+    try:
+        scores: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise BadFile(f"--score: {path} cannot be read as a plain .npy array: {error}") from error
+    return scores
+
+
+def spread(pairs: Iterable[tuple[int, float]], option: str, classes: int, missing: float) -> Float64Array:
+    """(class, number) pairs in any order → (C,)."""
+    given: dict[int, float] = {}
+    for cls, number in pairs:
+        if not 0 <= cls < classes:
+            raise WrongUsage(f"{option} names class {cls}, but classes run from 0 to {classes - 1}")
+        if cls in given:
+            raise WrongUsage(f"{option} names class {cls} twice")
+        given[cls] = number
+    return np.array([given.get(cls, missing) for cls in range(classes)])
+
+
+def _csv_table(lines: list[list[str]], path: Path, option: str, classes: int, missing: float) -> Float64Array:
+    """One number per line, or two columns, class and number, under a header."""
+    rows = [(at, [cell.strip() for cell in row]) for at, row in enumerate(lines, 1) if any(map(str.strip, row))]
+    if not rows:
+        raise BadFile(f"{option}: {path} is empty; write one number per line, or columns class,count")
+    width = len(rows[0][1])
+    headed = not all(map(_is_number, rows[0][1]))
+    if width > 2 or (width == 2 and not headed):
+        raise BadFile(f"{option}: {path} must hold one number per line, or columns class,count under that header")
+    for at, row in rows[headed:]:
+        if len(row) != width or not all(map(_is_number, row)):
+            raise BadFile(f"{option}: line {at} of {path} reads {','.join(row)!r}; {width} number(s) were expected")
+    if width == 1:
+        return np.array([float(row[0]) for _, row in rows[headed:]])
+    return spread(((_class(row[0], at, path, option), float(row[1])) for at, row in rows[1:]), option, classes, missing)
+
+
+def _class(text: str, line: int, path: Path, option: str) -> int:
+    if not text.isdecimal():
+        raise BadFile(f"{option}: line {line} of {path} names class {text!r}; classes are numbered 0, 1, 2, …")
+    return int(text)
+
+
+def _json_list(text: str, path: Path) -> Float64Array:
+    values = json.loads(text)
+    plain = isinstance(values, list) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    if not plain:
+        raise BadFile(f"{path} must hold a JSON list of numbers, one per class")
+    return np.array(values, dtype=np.float64)
+
+
+def _pair(text: str, option: str) -> tuple[int, float]:
+    found = PAIR.match(text)
+    if found is None:
+        raise WrongUsage(f"{option}: {text.strip()!r} is not of the form class=number, such as 7=41")
+    return int(found[1]), _number(found[2], option)
+
+
+def _number(text: str, option: str) -> float:
+    if not _is_number(text):
+        raise WrongUsage(
+            f"{option}: {text.strip()!r} is neither a number nor a file; give a list such as 5,3,0 or a .csv, .npy or .json"
+        )
+    return float(text)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,89 @@
+"""How a command ends: arguments in, exit code out; every error becomes one or two lines on stderr.
+
+0 done · 1 anything else · 2 wrong usage · 3 bad input or file · 4 target or budget cannot be met · 5 a missing extra ·
+130 interrupted. TAILWISE_DEBUG=1 shows the traceback; with --json an error is also an object on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from ..errors import BadInput, MissingExtra, PoolExhausted, TargetUnreachable, UnknownName
+
+FAILED, USAGE, INPUT, UNMET, EXTRA, INTERRUPTED = 1, 2, 3, 4, 5, 130
+CODES: tuple[tuple[type[Exception], int], ...] = (
+    (UnknownName, USAGE),
+    (PoolExhausted, UNMET),
+    (TargetUnreachable, UNMET),
+    (MissingExtra, EXTRA),
+    (BadInput, INPUT),
+)
+
+
+class WrongUsage(Exception):
+    """Options that do not go together, or a value that cannot be read."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and say how it ended."""
+    import typer
+
+    from .app import app
+
+    try:
+        code = typer.main.get_command(app).main(list(arguments), prog_name="tailwise", standalone_mode=False)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, typer.Abort):
+        return _failed(arguments, "Interrupted", "interrupted; nothing was written", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has seen enough; stdout is replaced so that the interpreter does not complain when it closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:  # the last line of defence: whatever it is, it is shown as an error, not as a traceback
+        return _failed(arguments, *_describe(error))
+    return code if isinstance(code, int) else 0
+
+
+def _describe(error: Exception) -> tuple[str, str, int]:
+    """Kind, message and exit code of an error."""
+    if hasattr(error, "format_message"):  # what typer raises; its classes have no public name
+        context = getattr(error, "ctx", None)
+        hint = f"\nHelp: {context.command_path} --help" if context is not None else ""
+        return "WrongUsage", _sentence(error.format_message()) + hint, USAGE
+    if isinstance(error, WrongUsage):
+        return "WrongUsage", str(error), USAGE
+    for kind, code in CODES:
+        if isinstance(error, kind):
+            return type(error).__name__, str(error), code
+    if isinstance(error, MemoryError):
+        return "MemoryError", "not enough memory; save the probabilities as float16 .npy, which is read in blocks", FAILED
+    return type(error).__name__, f"{type(error).__name__}: {error} (TAILWISE_DEBUG=1 shows where)", FAILED
+
+
+def _sentence(message: str) -> str:
+    return message[:1].lower() + message[1:].removesuffix(".") if message[1:2].islower() else message
+
+
+def _failed(arguments: Sequence[str], kind: str, message: str, code: int) -> int:
+    if os.environ.get("TAILWISE_DEBUG", "") not in ("", "0"):
+        import traceback
+
+        traceback.print_exc()
+    if "--json" in arguments:
+        print(json.dumps({"error": {"kind": kind, "message": message}}))
+    print(f"tailwise: {printable(message)}", file=sys.stderr)
+    return code
+
+
+def printable(text: str) -> str:
+    r"""Text that cannot move the cursor or fail to encode: control characters and lone surrogates are shown escaped.
+
+    >>> printable("a\x1b[2Jb\nc")
+    'a\\x1b[2Jb\nc'
+    """
+    shown = "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in text)
+    encoding = sys.stderr.encoding or "utf-8"
+    return shown.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,0 +1,89 @@
+"""What a command was asked for: option texts in, the arguments of `tailwise.select` or `balance_path` out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .outcome import WrongUsage
+
+if TYPE_CHECKING:
+    from ..types import Float64Array, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options that `select` and `path` share, as typed by the user."""
+
+    proba: Path
+    budget: int
+    counts: str | None
+    score: str
+    target: str | None
+    shares: str | None
+    at_least: str | None
+    at_most: str | None
+    seed: int
+
+    @property
+    def uniform(self) -> bool:
+        """True where every class is wanted equally often."""
+        return (self.target, self.shares, self.at_least, self.at_most) == (None,) * 4
+
+    def check(self) -> None:
+        """Refuse options that contradict each other, before anything is read."""
+        kinds = {"--target": self.target, "--shares": self.shares}
+        kinds["--at-least/--at-most"] = self.at_least or self.at_most
+        given = [option for option, value in kinds.items() if value is not None]
+        if len(given) > 1:
+            raise WrongUsage(f"{' and '.join(given)} say the same thing in different ways; give one of them")
+        if Path(self.score).suffix.lower() != ".npy":
+            from ..score.softmax import SCORES
+
+            SCORES[self.score]  # an unknown name lists the known ones
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """The files of a request, read."""
+
+    proba: FloatArray  # (N, C)
+    counts: Float64Array | None  # (C,)
+    arguments: dict[str, Any]  # what select and balance_path take beside proba and budget
+
+
+def read(request: Request) -> Inputs:
+    """Open the probabilities, then read what is given per class."""
+    from ..solve.source import open_rows
+    from .numbers import per_class, read_scores
+
+    rows = open_rows(request.proba)
+    counts = None if request.counts is None else per_class(request.counts, "--counts", rows.classes)
+    score = Path(request.score)
+    arguments = {
+        "score": read_scores(score) if score.suffix.lower() == ".npy" else request.score,
+        "counts": counts,
+        "target": _target(request, rows.classes),
+        "seed": request.seed,
+    }
+    return Inputs(rows.array, counts, arguments)
+
+
+def _target(request: Request, classes: int) -> object:
+    import numpy as np
+
+    from ..balance.target import Target
+    from .numbers import limit_per_class, per_class
+
+    if request.target is not None:
+        return Target.counts(per_class(request.target, "--target", classes))
+    if request.shares is not None:
+        return Target.shares(per_class(request.shares, "--shares", classes))
+    if request.at_least is None and request.at_most is None:
+        return None
+    low, high = request.at_least, request.at_most
+    return Target.ranges(
+        None if low is None else limit_per_class(low, "--at-least", classes, missing=0.0),
+        None if high is None else limit_per_class(high, "--at-most", classes, missing=np.inf),
+    )

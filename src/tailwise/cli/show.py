@@ -1,0 +1,209 @@
+"""Results on the terminal: a selection, a sweep or the strategies in, rich renderables on stdout out."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ..balance.measure import l1_score
+from ..report.tables import score_rows, strategy_rows
+from .outcome import printable
+
+if TYPE_CHECKING:
+    from ..strategies.path import BalancePath
+    from ..types import Float64Array, Selection
+    from .request import Inputs, Request
+
+MOST_CLASSES = 25
+MOST_NOTES = 5
+MOST_PICKS = 8
+BAR = 24
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def show_selection(batch: Selection, inputs: Inputs, request: Request, balance: str, out: Path | None) -> None:
+    """Headline, certificate, one line per class, notes, and where the picks are."""
+    console = Console(highlight=False)
+    rows, classes = inputs.proba.shape
+    method = request.score if batch.method == "scores" else batch.method
+    chosen = "" if _is_number(balance) else f" ({balance.strip()})"
+    console.print(f"[bold]{len(batch):,} of {rows:,} images[/], {classes:,} classes")
+    console.print(f"{plain(method)}, λ = {batch.lam:.4g}{plain(chosen)}, {batch.seconds:.2f} s")
+    console.print(f"[green]{certificate(batch)}[/]")
+    console.print()
+    labelled = np.zeros(classes) if inputs.counts is None else inputs.counts
+    console.print(class_table(batch, labelled))
+    for line in [*_overview(batch, labelled, request), *_notes(batch)]:
+        console.print(line)
+    console.print()
+    console.print(_whereabouts(batch, out), soft_wrap=True)
+
+
+def certificate(batch: Selection) -> str:
+    """What may be said of a batch, in words.
+
+    A gap of 7e-5 reads "within 0.007 % of the best possible batch".
+    """
+    if batch.status == "optimal":
+        return "optimal: no batch is better"
+    if not math.isfinite(batch.gap):
+        return f"{batch.status}: this method gives no bound"
+    within = f"within {percent(batch.gap)} of the best possible batch"
+    return f"{within}, certified" if batch.status == "within gap" else f"{within}, certified ({batch.status})"
+
+
+def percent(share: float) -> str:
+    """A share in percent, never rounded down to a better one.
+
+    >>> percent(7.01e-5), percent(0.0123), percent(0.5)
+    ('0.0071 %', '1.3 %', '50 %')
+    """
+    if share <= 0:
+        return "0 %"
+    digits = 1 - math.floor(math.log10(100 * share))
+    up = math.ceil(round(100 * share * 10**digits, 6)) / 10**digits
+    return f"{up:.{max(0, digits)}f} %" if digits > 0 and up != int(up) else f"{up:.0f} %"
+
+
+def class_table(batch: Selection, labelled: Float64Array) -> Table:
+    """Labelled so far, target and expected counts, with a bar; of many classes those farthest from their target."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("class", "labelled", "target", "expected"):
+        table.add_column(name, justify="right")
+    table.add_column("expected █  target │")
+    longest = float(max(batch.expected_counts.max(initial=0.0), batch.target.max(initial=0.0)))
+    for cls in shown_classes(batch):
+        low, expected = float(batch.target[cls]), float(batch.expected_counts[cls])
+        wanted = wanted_text(low, float(batch.target_high[cls]), len(batch))
+        mark = low if wanted not in ("any",) and low > 0 else None
+        table.add_row(str(cls), f"{labelled[cls]:g}", wanted, f"{expected:.1f}", bar(expected, mark, longest))
+    return table
+
+
+def shown_classes(batch: Selection) -> list[int]:
+    """All classes, or the 25 farthest from their target, ascending."""
+    expected = batch.expected_counts
+    far = np.maximum(batch.target - expected, 0) + np.maximum(expected - batch.target_high, 0)
+    return sorted(np.argsort(-far, kind="stable")[:MOST_CLASSES].tolist())
+
+
+def wanted_text(low: float, high: float, budget: int) -> str:
+    """A target as people say it.
+
+    >>> wanted_text(3, 3, 9), wanted_text(3, 9, 9), wanted_text(0, 4, 9), wanted_text(2, 4, 9), wanted_text(0, 9, 9)
+    ('3.0', '≥ 3', '≤ 4', '2–4', 'any')
+    """
+    if low == high:
+        return f"{low:.1f}"
+    if high >= budget:
+        return f"≥ {low:g}" if low > 0 else "any"
+    return f"{low:g}–{high:g}" if low > 0 else f"≤ {high:g}"
+
+
+def bar(value: float, mark: float | None, longest: float) -> Text:
+    """A bar of at most 24 cells in eighths of a cell, with a mark at the target.
+
+    >>> bar(1.0, 2.0, 2.0).plain
+    '████████████           │'
+    """
+    eighths = round(8 * BAR * value / longest) if longest > 0 else 0
+    cells = list("█" * (eighths // 8) + EIGHTHS[eighths % 8].strip())
+    text = Text("".join(cells), style="cyan")
+    if mark is None:
+        return text
+    at = min(BAR - 1, math.floor(BAR * mark / longest))
+    drawn = text.plain.ljust(at + 1)
+    return Text.assemble((drawn[:at], "cyan"), ("│", "bold yellow"), (drawn[at + 1 :], "cyan"))
+
+
+def _overview(batch: Selection, labelled: Float64Array, request: Request) -> list[str]:
+    lines = []
+    expected = batch.expected_counts
+    classes = len(expected)
+    if classes > MOST_CLASSES:
+        least, most = int(expected.argmin()), int(expected.argmax())
+        lines.append(
+            f"[dim]The {MOST_CLASSES} of {classes:,} classes farthest from their target; over all, expected counts run "
+            f"from {expected[least]:.1f} (class {least}) to {expected[most]:.1f} (class {most}).[/]"
+        )
+    if request.uniform and classes > 1:
+        before = f"{l1_score(labelled):.3f} → " if labelled.any() else ""
+        lines.append(f"L1 score of the labelled set: {before}{l1_score(labelled + expected):.3f} (0 = uniform)")
+    return ["", *lines] if lines else []
+
+
+def _notes(batch: Selection) -> list[str]:
+    notes = [f"[yellow]note:[/] {shortfall}" for shortfall in batch.unreachable[:MOST_NOTES]]
+    more = len(batch.unreachable) - MOST_NOTES
+    return [*notes, f"[yellow]note:[/] … and {more} more classes out of reach"] if more > 0 else notes
+
+
+def _whereabouts(batch: Selection, out: Path | None) -> str:
+    if out is not None:
+        return f"Wrote {len(batch):,} picks, best first, to {plain(str(out))}"
+    first = ", ".join(str(index) for index in batch.indices[:MOST_PICKS].tolist())
+    more = f", … ({len(batch) - MOST_PICKS:,} more)" if len(batch) > MOST_PICKS else ""
+    return f"Best first: {first}{more}\nSave them with --out picks.csv (or .parquet, .npy)."
+
+
+def show_path(path: BalancePath, out: Path | None) -> None:
+    """One row per λ, the row that the paper's rule takes marked."""
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("", "λ", "informativeness", "l1", "L1 score", "gap"):
+        table.add_column(name, justify="right")
+    for lam, information, l1, score, gap in zip(
+        path.lam, path.informativeness, path.l1, path.l1_score, path.gap, strict=True
+    ):
+        chosen = bool(lam == path.chosen)
+        cells = (f"{lam:.4g}", f"{information:.1f}", f"{l1:.1f}", f"{score:.3f}", percent(float(gap)))
+        table.add_row("▶" if chosen else "", *cells, style="bold green" if chosen else None)
+    console.print(table)
+    console.print()
+    console.print(f"▶ λ = {path.chosen:.4g}: the smallest λ after which the l1 distance no longer falls")
+    if out is None:
+        console.print("Draw it with --out path.png (or .svg, .pdf), or keep the numbers with --out path.csv.")
+    else:
+        console.print(f"Wrote {plain(str(out))}", soft_wrap=True)
+
+
+def show_strategies() -> None:
+    """The registries as two tables."""
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("strategy", "what it picks", "needs", "settings"):
+        table.add_column(name, no_wrap=name == "strategy")
+    for row in strategy_rows():
+        settings = "\n".join(f"{name}={default!r}" for name, default in row.settings.items())
+        table.add_row(f"[bold]{row.name}[/]", escape(row.what), "\n".join(row.needs), escape(settings), end_section=True)
+    console.print(table)
+    console.print()
+    scores = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    scores.add_column("score", no_wrap=True)
+    scores.add_column("what it measures")
+    for name, what in score_rows():
+        scores.add_row(f"[bold]{name}[/]", escape(what))
+    console.print(scores)
+    console.print()
+    console.print("From Python: tailwise.strategies.make(name, balance=…); scores are for tailwise select --score.")
+
+
+def plain(text: str) -> str:
+    """The user's own words, safe to print: no markup, no control characters."""
+    return escape(printable(text))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,145 @@
+"""What every registered strategy promises, checked on each of them, with and without balance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tailwise
+from tailwise.errors import BadInput, PoolExhausted, UnknownName
+from tailwise.strategies import STRATEGIES, make
+
+WITHOUT_BALANCE = {"coreset"}
+CASES = [(name, lam) for name in STRATEGIES for lam in (0.0, 0.7) if not (lam and name in WITHOUT_BALANCE)]
+SIZE, CLASSES, BUDGET = 120, 4, 15
+
+
+def predictions(seed: int = 0, size: int = SIZE) -> tailwise.Predictions:
+    rng = np.random.default_rng(seed)
+    proba = rng.dirichlet([3.0, 1.0, 0.4, 0.1], size=size)
+    return tailwise.Predictions(
+        proba=proba,
+        embeddings=rng.normal(size=(size, 6)),
+        labelled_embeddings=rng.normal(size=(8, 6)),
+        mc_proba=rng.dirichlet([3.0, 1.0, 0.4, 0.1], size=(5, size)),
+        labelledness=rng.random(size),
+    )
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def strategy(request: pytest.FixtureRequest) -> tailwise.strategies.Strategy:
+    name, lam = request.param
+    return make(name, balance=lam)
+
+
+def test_picks_are_distinct_in_range_and_as_many_as_asked(strategy: tailwise.strategies.Strategy) -> None:
+    batch = strategy.select(predictions(), BUDGET, counts=[5, 3, 0, 0])
+    assert len(set(batch.indices.tolist())) == BUDGET
+    assert batch.indices.min() >= 0
+    assert batch.indices.max() < SIZE
+    assert batch.indices.dtype == np.int64
+    assert batch.method == strategy.name
+
+
+def test_the_numbers_of_the_answer_fit_its_picks(strategy: tailwise.strategies.Strategy) -> None:
+    batch = strategy.select(predictions(), BUDGET)
+    proba = np.asarray(predictions().proba)
+    np.testing.assert_allclose(batch.expected_counts, proba[batch.indices].sum(axis=0))
+    assert batch.l1 == pytest.approx(np.abs(batch.target - batch.expected_counts).sum())
+    assert batch.bound <= batch.objective
+    assert batch.gap >= 0
+    assert batch.seconds > 0
+
+
+def test_the_same_seed_gives_the_same_picks(strategy: tailwise.strategies.Strategy) -> None:
+    first, second = (strategy.select(predictions(), BUDGET, seed=3) for _ in range(2))
+    assert first.indices.tolist() == second.indices.tolist()
+
+
+def test_a_class_without_labels_and_one_without_probability_do_no_harm(
+    strategy: tailwise.strategies.Strategy,
+) -> None:
+    given = predictions()
+    proba = np.hstack([np.asarray(given.proba), np.zeros((SIZE, 1))])
+    passes = np.concatenate([np.asarray(given.mc_proba), np.zeros((5, SIZE, 1))], axis=2)
+    batch = strategy.select(replace(given, proba=proba, mc_proba=passes), BUDGET, counts=[9, 4, 1, 0, 0])
+    assert len(set(batch.indices.tolist())) == BUDGET
+
+
+def test_a_budget_of_zero_is_an_empty_batch(strategy: tailwise.strategies.Strategy) -> None:
+    batch = strategy.select(predictions(), 0)
+    assert batch.indices.tolist() == []
+    assert batch.expected_counts.tolist() == [0.0] * CLASSES
+
+
+def test_a_budget_of_the_whole_pool_is_the_whole_pool(strategy: tailwise.strategies.Strategy) -> None:
+    batch = strategy.select(predictions(size=20), 20)
+    assert sorted(batch.indices.tolist()) == list(range(20))
+
+
+def test_a_budget_beyond_the_pool_is_refused(strategy: tailwise.strategies.Strategy) -> None:
+    with pytest.raises(PoolExhausted, match="asked for 121 picks, but only 120"):
+        strategy.select(predictions(), SIZE + 1)
+
+
+def test_every_array_that_a_strategy_needs_is_asked_for(strategy: tailwise.strategies.Strategy) -> None:
+    for need in strategy.needs:
+        if need != "proba":
+            with pytest.raises(BadInput, match=f"needs predictions.{need}"):
+                strategy.select(replace(predictions(), **{need: None}), BUDGET)
+
+
+def test_no_array_beyond_the_needs_is_read(strategy: tailwise.strategies.Strategy) -> None:
+    given = predictions()
+    unneeded = {"embeddings", "labelled_embeddings", "mc_proba", "labelledness"} - set(strategy.needs)
+    bare = replace(given, **dict.fromkeys(unneeded))
+    assert strategy.select(bare, BUDGET).indices.tolist() == strategy.select(given, BUDGET).indices.tolist()
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in WITHOUT_BALANCE])
+def test_balance_brings_the_expected_counts_nearer_to_the_target(name: str) -> None:
+    plain, balanced = (make(name, balance=lam).select(predictions(), BUDGET) for lam in (0.0, 50.0))
+    assert balanced.l1 < plain.l1
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in WITHOUT_BALANCE])
+def test_auto_finds_a_lambda_for_every_strategy(name: str) -> None:
+    batch = make(name, balance="auto").select(predictions(), BUDGET)
+    assert batch.lam > 0
+
+
+@pytest.mark.parametrize("balance", [1.0, "auto"])
+def test_coreset_says_that_it_has_no_balanced_form(balance: object) -> None:
+    with pytest.raises(BadInput, match="no balanced form"):
+        make("coreset", balance=balance)
+
+
+def test_unknown_names_and_settings_are_refused() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'kcenter'"):
+        make("k-center")
+    with pytest.raises(BadInput, match="no setting 'lamda'"):
+        make("entropy", lamda=1.0)
+    with pytest.raises(BadInput, match="balance"):
+        make("entropy", balance=-1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"embeddings": np.zeros((5, 6))}, "5 rows"),
+        ({"embeddings": np.full((SIZE, 6), np.nan)}, "NaN or infinity in row 0"),
+        ({"labelled_embeddings": np.zeros((3, 7))}, "7"),
+        ({"embeddings": np.zeros(SIZE)}, "float matrix"),
+    ],
+)
+def test_embeddings_that_do_not_fit_are_refused(change: dict, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        make("kcenter").select(replace(predictions(), **change), BUDGET)
+
+
+def test_dropout_passes_that_do_not_fit_are_refused() -> None:
+    for bad in (np.zeros((SIZE, CLASSES)), np.zeros((3, SIZE, 2)), np.full((2, SIZE, CLASSES), np.nan)):
+        with pytest.raises(BadInput, match="mc_proba"):
+            make("bald").select(replace(predictions(), mc_proba=bad), BUDGET)

@@ -1,0 +1,66 @@
+"""Targets and measures, by hand-computed examples and invariants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailwise.balance import Target, l1_score
+from tailwise.errors import BadInput
+
+
+def test_uniform_is_equation_four() -> None:
+    # b0 = 10, c = 2, b = 5, C = 3: (2·5 + 10)/3 − n_i, clipped; n includes the first cycle's five picks
+    counts = np.array([9.0, 5.0, 1.0])
+    omega = Target.uniform().resolve(counts, budget=5).low
+    np.testing.assert_allclose(omega, np.maximum((2 * 5 + 10) / 3 - counts, 0))
+
+
+def test_clipping_may_ask_for_more_than_the_budget() -> None:
+    omega = Target.uniform().resolve(np.array([100.0, 0.0, 0.0]), budget=8).low
+    assert omega.sum() > 8
+
+
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=6), st.integers(0, 40))
+def test_shares_are_scale_free_and_never_negative(counts: list[int], budget: int) -> None:
+    labelled = np.array(counts, dtype=float)
+    weights = np.arange(1.0, len(counts) + 1)
+    once = Target.shares(weights).resolve(labelled, budget).low
+    thrice = Target.shares(3 * weights).resolve(labelled, budget).low
+    np.testing.assert_allclose(once, thrice)
+    assert (once >= 0).all()
+
+
+def test_ranges_take_arrays_numbers_and_mappings() -> None:
+    ranges = Target.ranges(low={1: 2.0}, high=7).resolve(np.zeros(3), budget=10)
+    assert ranges.low.tolist() == [0, 2, 0]
+    assert ranges.high.tolist() == [7, 7, 7]
+    open_end = Target.ranges(low=[1, 2, 30]).resolve(np.zeros(3), budget=10)
+    assert open_end.high.tolist() == [10, 10, 30]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (Target.shares([0, 0, 0]), "all zero"),
+        (Target.shares([1, 2]), "3 classes"),
+        (Target.shares([1, np.nan, 1]), "class 1 is nan"),
+        (Target.counts([1, np.inf, 1]), "infinite for class 1"),
+        (Target.ranges(low=5, high=3), "at least 5 and at most 3"),
+        (Target.ranges(low={3: 1.0}), "names class 3"),
+        (Target.ranges(low="many"), "must be numbers"),
+    ],
+)
+def test_targets_that_make_no_sense_are_refused(target: Target, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        target.resolve(np.zeros(3), budget=4)
+
+
+def test_l1_score_at_its_ends_and_in_between() -> None:
+    assert l1_score([4, 4, 4]) == 0.0
+    assert l1_score([12, 0, 0]) == pytest.approx(1.0)
+    assert l1_score([6, 4, 2]) == pytest.approx((2 + 0 + 2) * 3 / (2 * 12 * 2))
+    assert l1_score([0, 0]) == 0.0
+    assert l1_score([7]) == 0.0

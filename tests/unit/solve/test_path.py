@@ -1,0 +1,83 @@
+"""λ by rule and by wish, against a full sweep."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tailwise
+from tailwise.errors import BadInput, TargetUnreachable
+from tailwise.solve.path import auto_lam, paper_grid, parse_balance, rule_threshold, wished_lam
+
+
+def pool(seed: int = 0, size: int = 3_000, classes: int = 6) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    logits = 2.5 * rng.normal(size=(size, classes)) + np.linspace(2, -2, classes)
+    powers = np.exp(logits)
+    return (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_bisection_finds_what_a_full_sweep_of_the_rule_finds() -> None:
+    def falling(lam: float) -> float:
+        return 40 * np.exp(-2 * lam) + 3
+
+    grid = paper_grid(1.0)
+    losses = np.array([falling(lam) for lam in grid])
+    met = grid[losses <= rule_threshold(falling(0.0), losses.min())]
+    assert auto_lam(falling, 1.0) == met[0]
+
+
+def test_auto_agrees_with_the_path_to_one_step_of_the_grid() -> None:
+    path = tailwise.balance_path(pool(), 150)
+    chosen = tailwise.select(pool(), 150).lam
+    assert abs(chosen - path.chosen) <= 0.1 + 1e-9
+
+
+def test_the_path_falls_in_informativeness_and_l1() -> None:
+    path = tailwise.balance_path(pool(), 150, lams=[0.1, 0.3, 1.0, 3.0])
+    assert path.lam.tolist() == [0.0, 0.1, 0.3, 1.0, 3.0]
+    slack = 1e-3 * path.informativeness[0]  # each point is solved to a gap of 1e-3
+    assert (np.diff(path.informativeness) <= slack).all()
+    assert (np.diff(path.l1) <= slack).all()
+    assert path.l1[-1] < 0.2 * path.l1[0]
+    assert (path.l1_score >= 0).all()
+    assert path.to_frame().shape == (5, 5)
+    assert path.to_dict()["chosen"] == path.chosen
+
+
+@pytest.mark.parametrize("share", [10, 5, 2])
+def test_a_wish_is_met_by_a_small_lambda(share: int) -> None:
+    batch = tailwise.select(pool(), 150, balance=f"within {share}%")
+    assert batch.l1 <= share / 100 * 150
+    weaker = tailwise.select(pool(), 150, balance=batch.lam * 0.9)
+    assert weaker.l1 > share / 100 * 150
+
+
+def test_a_wish_that_holds_without_balance_costs_nothing() -> None:
+    assert tailwise.select(pool(), 150, balance="within 100%").lam == 0.0
+
+
+def test_a_wish_beyond_reach_says_how_near_one_can_come() -> None:
+    proba = np.tile([0.9, 0.1], (100, 1))
+    with pytest.raises(TargetUnreachable, match=r"within 5%.*closest batch is 80\.0 % away.*'within 81%'"):
+        tailwise.select(proba, 10, balance="within 5%")
+
+
+@pytest.mark.parametrize("bad", ["within", "within -3%", "5", "auto!", -1, np.nan, np.inf, True, None])
+def test_settings_that_mean_nothing_are_refused(bad: object) -> None:
+    if bad == "5":  # a number in quotes is a number
+        assert parse_balance("5") == 5.0
+        return
+    with pytest.raises(BadInput, match="balance"):
+        parse_balance(bad)  # type: ignore[arg-type]
+
+
+def test_wished_lam_is_the_smallest_to_two_percent() -> None:
+    lam = wished_lam(lambda lam: 1 / (1 + lam), 1.0, 0.1, str)
+    assert 9.0 <= lam <= 9.0 * 1.03
+
+
+def test_other_scores_sweep_at_their_own_scale() -> None:
+    tiny = np.random.default_rng(0).random(3_000) * 1e-3
+    batch = tailwise.select(pool(), 150, score=tiny)
+    assert 0 < batch.lam < 0.01

@@ -1,0 +1,150 @@
+"""`tailwise.select` as its users call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tailwise
+from tailwise.errors import BadInput, PoolExhausted, UnknownName
+from tailwise.score import entropy, margin
+
+
+def pool(seed: int = 0, size: int = 2_000, classes: int = 5) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    logits = 2.5 * rng.normal(size=(size, classes)) + np.linspace(2, -2, classes)
+    powers = np.exp(logits)
+    return (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_the_certificate_adds_up() -> None:
+    proba = pool()
+    counts = np.array([30, 20, 10, 5, 0])
+    batch = tailwise.select(proba, 100, counts=counts, balance=0.8)
+    omega = np.maximum((counts.sum() + 100) / 5 - counts, 0)  # Eq. 4
+    expected = proba[batch.indices].astype(np.float64).sum(axis=0)
+    np.testing.assert_allclose(batch.target, omega)
+    np.testing.assert_allclose(batch.expected_counts, expected, rtol=1e-12)
+    assert batch.informativeness == pytest.approx(entropy(proba)[batch.indices].sum(), rel=1e-6)
+    assert batch.l1 == pytest.approx(np.abs(omega - expected).sum())
+    assert batch.objective == pytest.approx(-batch.informativeness + 0.8 * batch.l1)
+    assert batch.gap == pytest.approx((batch.objective - batch.bound) / max(1, abs(batch.objective)))
+    assert batch.bound <= batch.objective
+    assert batch.indices.dtype == np.int64
+    assert len(batch) == 100
+
+
+def test_lambda_zero_is_plain_top_b_best_first() -> None:
+    proba = pool()
+    scores = margin(proba)
+    batch = tailwise.select(proba, 50, score="margin", balance=0)
+    assert batch.indices.tolist() == np.argsort(-scores, kind="stable")[:50].tolist()
+    assert batch.status == "optimal"
+
+
+def test_a_huge_lambda_buys_balance() -> None:
+    proba = pool()
+    plain, balanced = (tailwise.select(proba, 100, balance=lam) for lam in (0, 1e5))
+    assert balanced.l1 < 0.02 * plain.l1
+
+
+def test_scores_may_be_an_array_and_larger_is_better() -> None:
+    scores = np.arange(2_000.0)
+    batch = tailwise.select(pool(), 3, score=scores, balance=0)
+    assert batch.indices.tolist() == [1999, 1998, 1997]
+
+
+def test_files_give_the_picks_of_the_array(tmp_path: Path) -> None:
+    np.save(tmp_path / "p.npy", pool())
+    from_file = tailwise.select(tmp_path / "p.npy", 40, balance=1.0)
+    assert from_file.indices.tolist() == tailwise.select(pool(), 40, balance=1.0).indices.tolist()
+
+
+def test_half_precision_is_solved_as_it_is_stored() -> None:
+    half = pool().astype(np.float16)
+    batch = tailwise.select(half, 60, balance=1.0)
+    expected = half[batch.indices].astype(np.float64).sum(axis=0)
+    np.testing.assert_allclose(batch.expected_counts, expected)
+
+
+def test_the_target_may_be_counts_shares_or_ranges() -> None:
+    proba = pool()
+    wanted = np.array([10.0, 20.0, 30.0, 20.0, 20.0])
+    by_counts = tailwise.select(proba, 100, target=wanted, balance=2.0)
+    by_shares = tailwise.select(proba, 100, target=tailwise.Target.shares(wanted), balance=2.0)
+    assert by_counts.indices.tolist() == by_shares.indices.tolist()
+    ranges = tailwise.Target.ranges(low={4: 25.0}, high=40)
+    ranged = tailwise.select(proba, 100, target=ranges, balance=2.0)
+    assert ranged.expected_counts[4] > 24.5
+    assert ranged.target.tolist() == [0, 0, 0, 0, 25]
+    assert ranged.target_high.tolist() == [40] * 5
+
+
+def test_classes_beyond_reach_are_named_with_numbers() -> None:
+    proba = pool()
+    batch = tailwise.select(proba, 100, target=[0, 0, 0, 0, 100], balance=1.0)
+    (shortfall,) = batch.unreachable
+    most = np.sort(proba[:, 4].astype(np.float64))[-100:].sum()
+    assert (shortfall.cls, shortfall.wanted) == (4, 100.0)
+    assert shortfall.reachable == pytest.approx(most, rel=1e-6)
+    assert "class 4 can reach at most" in repr(batch)
+
+
+def test_a_class_without_any_probability_does_no_harm() -> None:
+    proba = np.hstack([pool(), np.zeros((2_000, 1), dtype=np.float32)])
+    batch = tailwise.select(proba, 60, balance=1.0)
+    assert [shortfall.cls for shortfall in batch.unreachable] == [5]
+    assert batch.unreachable[0].reachable == 0.0
+
+
+def test_one_class_is_top_b() -> None:
+    batch = tailwise.select(np.ones((10, 1)), 4, score=np.arange(10.0))
+    assert batch.indices.tolist() == [9, 8, 7, 6]
+
+
+def test_the_answer_travels_as_json_and_as_a_frame() -> None:
+    batch = tailwise.select(pool(), 10, balance=1.0)
+    plain = json.loads(batch.to_json())
+    assert plain["indices"] == batch.indices.tolist()
+    assert plain["gap"] == batch.gap
+    assert batch.to_frame()["index"].tolist() == batch.indices.tolist()
+    assert batch.to_frame()["rank"].tolist() == list(range(1, 11))
+
+
+def test_an_absent_bound_is_null_in_json() -> None:
+    rng = np.random.default_rng(0)
+    predictions = tailwise.Predictions(pool(size=50), rng.normal(size=(50, 3)), rng.normal(size=(5, 3)))
+    batch = tailwise.strategies.make("kcenter").select(predictions, 5)
+    assert json.loads(batch.to_json())["bound"] is None
+    assert "no bound" in repr(batch)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"budget": 2_001}, PoolExhausted, "asked for 2001 picks, but only 2000 images"),
+        ({"budget": -1}, BadInput, "budget is -1"),
+        ({"budget": 2.5}, BadInput, "budget is 2.5"),
+        ({"budget": 5, "score": "entropie"}, UnknownName, "did you mean 'entropy'"),
+        ({"budget": 5, "score": [1.0]}, BadInput, "must have 2000 entries"),
+        ({"budget": 5, "counts": [1, 2]}, BadInput, "must have 5 entries"),
+        ({"budget": 5, "target": [1, 2]}, BadInput, "5 classes"),
+        ({"budget": 5, "target": [1, 2, -3, 0, 0]}, BadInput, "class 2 is -3"),
+        ({"budget": 5, "gap": -1.0}, BadInput, "gap"),
+        ({"budget": 5, "time_limit": -1.0}, BadInput, "time_limit"),
+        ({"budget": 5, "seed": -1}, BadInput, "seed"),
+        ({"budget": 5, "balance": "some"}, BadInput, "balance"),
+    ],
+)
+def test_bad_requests_are_refused_with_what_is_wrong(arguments: dict, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        tailwise.select(pool(), **arguments)
+
+
+def test_steps_are_reported() -> None:
+    lines: list[str] = []
+    tailwise.select(pool(), 100, balance=1.0, report=lines.append)
+    assert any("gap" in line for line in lines)
