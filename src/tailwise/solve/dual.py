@@ -17,7 +17,8 @@ from .core import exact_duals
 from .program import Effort, Program, Report, silent
 from .shards import smallest
 
-OPEN_ELEMENTS = 4_000_000  # size of the part in memory: 32 MB in float64
+OPEN_ELEMENTS = 4_000_000  # size of the part in memory: 32 MB in float64; more for larger matrices, up to ten times
+OPEN_SHARE = 25  # of a large matrix, a twenty-fifth
 POLISH_ELEMENTS = 120_000  # HiGHS takes about 0.1 s for so many
 MOST_ROUNDS = 20
 STAGES_PER_ROUND = 2
@@ -90,9 +91,9 @@ def _sampled_duals(program: Program, rng: np.random.Generator) -> Float64Array:
 
 
 def _most_open(program: Program) -> int:
-    classes = program.rows.classes
-    most: int = min(program.rows.size, max(OPEN_ELEMENTS // classes, 10 * classes, 1_000))
-    return most
+    size, classes = program.rows.size, program.rows.classes
+    elements = min(max(OPEN_ELEMENTS, size * classes // OPEN_SHARE), 10 * OPEN_ELEMENTS)
+    return min(size, max(elements // classes, 10 * classes, 1_000))
 
 
 def _open_part(program: Program, point: DualPoint, size: int) -> tuple[newton.Part, float]:
@@ -164,5 +165,4 @@ def _rounding_margin(program: Program, y: Float64Array, ordered: Float64Array) -
     """More than float64 can lose in P·y and in the sums, so that the bound stays one."""
     products = program.budget * program.rows.classes * float(np.abs(y).max(initial=0.0))
     sums = 64 * (float(np.abs(ordered).sum()) + float(np.abs(program.ranges.high * y).sum()))
-    eps = float(np.finfo(np.float64).eps)
-    return eps * (products + sums)
+    return 2.3e-16 * (products + sums)

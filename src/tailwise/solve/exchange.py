@@ -47,6 +47,15 @@ def triple_descent(core: Core) -> Core:
     return core
 
 
+def kick(core: Core, swaps: int, rng: np.random.Generator) -> Core:
+    """A few random cheap swaps: a start from which descent may end elsewhere."""
+    outs, intos, _, _ = _cheap_swaps(core, TRIPLE_SWAPS)
+    for swap in rng.permutation(np.arange(1, len(outs)))[:swaps]:
+        if core.chosen[outs[swap]] and not core.chosen[intos[swap]]:
+            core = _exchanged(core, outs[[swap]], intos[[swap]])
+    return core
+
+
 def _exchanged(core: Core, outs: IntArray, intos: IntArray) -> Core:
     chosen = core.chosen.copy()
     chosen[outs], chosen[intos] = False, True

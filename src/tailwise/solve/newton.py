@@ -15,6 +15,7 @@ from ..balance.target import Ranges
 from ..types import BoolArray, Float64Array
 
 GRAM_ROWS = 4096
+HESSIAN_ROWS = 40  # per dual
 MOST_STEPS = 25
 MOST_HALVINGS = 15
 LONGEST = 30.0  # in units of μ
@@ -137,12 +138,14 @@ def _hessian(rows: Float64Array, weights: Float64Array, free: BoolArray, mu: flo
     """(1/μ)·Σ w_i [p_i, 1][p_i, 1]ᵀ over the free classes and θ, (k+1, k+1), lifted a little off singularity."""
     near = np.flatnonzero(weights > 1e-6)
     size = int(free.sum()) + 1
+    stride = max(1, len(near) // (HESSIAN_ROWS * size))  # enough rows for a good direction; the gradient has all
+    near = near[::stride]
     hessian = np.zeros((size, size))
     for start in range(0, len(near), GRAM_ROWS):
         part = near[start : start + GRAM_ROWS]
         block = np.ones((len(part), size))
         block[:, :-1] = rows[part][:, free]
         hessian += block.T @ (block * weights[part, None])
-    hessian /= mu
+    hessian *= stride / mu
     hessian[np.diag_indices(size)] += 1e-7 * np.trace(hessian) / size + 1e-12
     return hessian

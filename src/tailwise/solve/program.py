@@ -66,7 +66,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard to try: the gap wanted, a deadline, and how often the search starts anew.
+    """How hard to try: the gap wanted, a deadline, how often the search starts anew, goes deep and is kicked.
 
     Work is counted in restarts and nodes, not in seconds, so that the same call gives the same picks on a slow and on
     a fast machine; only a `time_limit` that is hit can change them.
@@ -75,7 +75,8 @@ class Effort:
     gap: float = 1e-4
     time_limit: float | None = None
     restarts: int = 8
-    deep_searches: int = 2
+    deep_searches: int = 1
+    kicks: int = 0
     nodes: int = 2_000
     started: float = field(default_factory=time.perf_counter)
 
@@ -84,7 +85,7 @@ class Effort:
         """A gap below 1e-4 asks for the last digits: more of everything."""
         if gap >= 1e-4:
             return cls(gap, time_limit)
-        return cls(gap, time_limit, restarts=24, deep_searches=16, nodes=20_000)
+        return cls(gap, time_limit, restarts=16, deep_searches=4, kicks=16, nodes=20_000)
 
     def since(self, started: float) -> Effort:
         """The same effort, its clock having started earlier."""

@@ -11,16 +11,17 @@ from threadpoolctl import threadpool_limits
 from ..types import Float64Array, IntArray, gap_between
 from . import core as highs
 from .dual import DualPoint, maximise
-from .exchange import pair_descent, triple_descent
+from .exchange import kick, pair_descent, triple_descent
 from .newton import Part
 from .program import Effort, Program, Report, Solution, silent
 from .rounding import Core, anneal, open_core, swap_descent
 from .shards import smallest
 
-SWAP_CORES = (200, 400)
-LARGEST_CORE = 2_000
+SWAP_CORE = 200  # rows, or two per class
+LARGEST_CORE = 200_000  # elements
 SEARCH_CORES = (150, 250)
 DEEP_CORE = 200
+KICK_SWAPS = 3
 ANNEAL_STEPS = 1_000
 EXACT_ROWS = 40  # branch and bound on so few rows takes a second or two
 PROVEN = 1e-9
@@ -57,8 +58,9 @@ def _open(core: Core, bound: float, effort: Effort) -> bool:
 
 def _round(program: Program, point: DualPoint, effort: Effort, report: Report) -> Core:
     """Swap descent from the b smallest reduced costs, on a small core and, if needed, on larger ones."""
-    best = swap_descent(open_core(program, point, SWAP_CORES[0]))
-    for size in (*SWAP_CORES[1:], _useful_rows(point, best)):
+    least = max(SWAP_CORE, 2 * program.rows.classes)
+    best = swap_descent(open_core(program, point, least))
+    for size in (2 * least, _useful_rows(point, best)):
         report(f"rounding: gap {gap_between(best.value(), point.bound):.1e}")
         if not _open(best, point.bound, effort) or size <= len(best.where):
             break
@@ -68,31 +70,40 @@ def _round(program: Program, point: DualPoint, effort: Effort, report: Report) -
 
 def _useful_rows(point: DualPoint, best: Core) -> int:
     """How many rows cost little enough to help: with a large λ, rows far from the threshold are worth their price."""
-    left = best.value() - point.bound
-    return min(int((np.abs(point.reduced - point.theta) <= left / 300).sum()), LARGEST_CORE)
+    worth = (best.value() - point.bound) / 300
+    return min(int((np.abs(point.reduced - point.theta) <= worth).sum()), LARGEST_CORE // len(point.y))
 
 
 def _search(
     program: Program, point: DualPoint, best: Core, effort: Effort, rng: np.random.Generator, report: Report
 ) -> Core:
-    """Annealing and paired swaps from the start, again and again; the best of all is kept."""
+    """Annealing with paired swaps from several starts, triples on the best finds, then kicks; the best is kept."""
     hot = max(best.value() - point.bound, 1e-12) / 25
     useful = _useful_rows(point, best)
     cores = [open_core(program, point, max(size, useful)) for size in SEARCH_CORES]
-    restarts = effort.restarts_with(program.rows.classes)
     finds = [best]
-    for turn in range(restarts):
+
+    def still_open(what: str) -> bool:
+        nonlocal best
+        best = min(finds, key=Core.value)
+        report(f"{what}: gap {gap_between(best.value(), point.bound):.1e}")
+        return _open(best, point.bound, effort)
+
+    for turn in range(effort.restarts_with(program.rows.classes)):
         found = anneal(cores[turn % len(cores)], rng, steps=ANNEAL_STEPS, hot=hot, cold=hot / 10)
         finds.append(pair_descent(swap_descent(found)))
-        best = _better(best, finds[-1])
-        report(f"search {turn + 1} of {restarts}: gap {gap_between(best.value(), point.bound):.1e}")
-        if not _open(best, point.bound, effort):
+        if not still_open(f"search {turn + 1}"):
             return best
-    for find in _distinct(finds)[: effort.deep_searches]:
-        core = open_core(program, point, DEEP_CORE, find.picks())
-        best = _better(best, triple_descent(core))
-        report(f"deep search: gap {gap_between(best.value(), point.bound):.1e}")
-        if not _open(best, point.bound, effort):
+    finds = _distinct(finds)[: max(1, effort.deep_searches)]
+    for turn in range(effort.deep_searches):
+        if turn < len(finds):
+            finds[turn] = triple_descent(open_core(program, point, DEEP_CORE, finds[turn].picks()))
+            if not still_open(f"deep search {turn + 1}"):
+                return best
+    for turn in range(effort.kicks):
+        at = turn % len(finds)
+        finds[at] = _better(finds[at], triple_descent(pair_descent(swap_descent(kick(finds[at], KICK_SWAPS, rng)))))
+        if not still_open(f"kick {turn + 1}"):
             break
     return best
 
