@@ -32,8 +32,8 @@ types: .venv/dev.stamp ## Check types
 unit: .venv/dev.stamp ## Run the unit tests and doctests alone, without coverage
 	@$(BIN)/python -m pytest -q tests/unit src
 
-bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries
-	@$(BENCH)/python -m benchmarks.speed
+bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries (ARGS=--quick for a short run)
+	@$(BENCH)/python -m benchmarks.speed $(ARGS)
 
 clean: ## Remove caches and results; the virtual environments stay
 	@rm -rf build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache tailwise-demo

@@ -1,17 +1,19 @@
 """Measures the rows of docs/speed.md, prints each number beside its promise, and stores them.
 
-    python -m benchmarks.speed [--only ROW] [--quick] [--no-peers] [--list]
+Usage: python -m benchmarks.speed [--only ROW] [--quick] [--no-peers] [--list]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import sys
 import time
 
 from . import command_line, kcenter, libraries, million, results, small_hard, small_pool, wide
-from .measured import Measured, Row, Run
-from .page import machine, shown, write_page
+from .measured import Measured, Row, Run, Sheet
+from .page import machine, missing_peers, shown, write_page
 
 ROWS = [module.ROW for module in (small_pool, million, wide, small_hard, command_line, kcenter, libraries)]
 
@@ -24,7 +26,9 @@ def main() -> None:
             print(f"{row.name:13} {row.must_show}")
         return
     run = Run(quick=asked.quick, peers=not asked.no_peers)
-    print(f"{machine()}\nLoad average at the start: {os.getloadavg()[0]:.2f}")
+    if run.peers and (missing := missing_peers()):
+        sys.exit(f"not installed: {', '.join(missing)}; use make bench-speed, which installs them, or add --no-peers")
+    print(machine())
     found: list[Measured] = []
     for row in ROWS:
         if asked.only in (None, row.name):
@@ -46,8 +50,9 @@ def _parse() -> argparse.Namespace:
 def _measure(row: Row, run: Run) -> list[Measured]:
     print(f"\n{row.name}: must show {row.must_show}", flush=True)
     started = time.perf_counter()
+    load = Sheet(row.name, "this machine").tell("load average before", os.getloadavg()[0])
     found = []
-    for one in row.measure(run):
+    for one in itertools.chain([load], row.measure(run)):
         found.append(one)
         seed = "" if one.seed is None else f"seed {one.seed}"
         limit = f"[{one.limit}]" if one.limit else ""

@@ -31,10 +31,10 @@ def call_apart(function: str, wall: float, **arguments: object) -> Answer:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # the session is the child's own
         process.communicate()
-        return {"error": f"ended from outside after {wall:.0f} s"}
+        return {"error": f"ended from outside after {wall:.0f} s", "ended": True}
     if process.returncode != 0:
         last = (err.strip() or "no message").splitlines()[-1]
-        return {"error": f"exit code {process.returncode}: {last}"}
+        return {"error": f"exit code {process.returncode}: {last}", "ended": False}
     answer: Answer = json.loads(out.strip().splitlines()[-1])
     return answer
 

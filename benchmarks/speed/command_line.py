@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from .instances import Instance, write
 from .measured import Measured, Row, Run, Sheet
+from .timing import timed
 
 NAME = "command-line"
 INSTANCE = Instance(45_000, 100, 0)
@@ -24,26 +25,38 @@ def measure(run: Run) -> Iterator[Measured]:
         path = Path(folder) / "proba.npy"
         write(INSTANCE, path, "float32")
         for _ in run.seeds(full=3):
-            seconds, fault = _timed(path, "1")
-            if fault:
-                yield sheet.failed("seconds, --balance 1", "<= 3", fault)
-            else:
-                yield sheet.at_most("seconds, --balance 1", seconds, 3.0)
-            seconds, fault = _timed(path, "auto")
-            yield sheet.tell("seconds, --balance auto", seconds, fault)
+            yield from _with_balance(sheet, path, "1", 3.0)
+            yield from _with_balance(sheet, path, "auto", None)
 
 
-def _timed(path: Path, balance: str) -> tuple[float, str]:
-    """Seconds of one command, and what went wrong with it."""
+def _with_balance(sheet: Sheet, path: Path, balance: str, limit: float | None) -> Iterator[Measured]:
+    quantity = f"seconds, --balance {balance}"
+    before = _processor_seconds()
+    ran = timed(lambda: _command(path, balance))
+    fault = _fault(ran.result)
+    if fault:
+        yield sheet.failed(quantity, f"<= {limit:g}" if limit else "", fault)
+    elif limit:
+        yield sheet.at_most(quantity, ran.seconds, limit)
+    else:
+        yield sheet.tell(quantity, ran.seconds)
+    yield sheet.tell(f"processor {quantity}", _processor_seconds() - before)
+
+
+def _processor_seconds() -> float:
+    """Of all commands so far."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def _command(path: Path, balance: str) -> subprocess.CompletedProcess[str]:
     command = Path(sys.executable).parent / "tailwise"
     if not command.exists():
-        return float("nan"), "the command is not installed"
-    started = time.perf_counter()
-    done = subprocess.run(
+        return subprocess.CompletedProcess([], 1, "", "the command is not installed")
+    return subprocess.run(
         [str(command), "select", str(path), "--budget", str(INSTANCE.budget), "--balance", balance, "--json"],
         capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
-    return time.perf_counter() - started, _fault(done)
 
 
 def _fault(done: subprocess.CompletedProcess[str]) -> str:

@@ -78,8 +78,9 @@ def blocks(instance: Instance) -> Iterator[tuple[slice, Array, Array]]:
 
 def long_tail(classes: int) -> Array:
     """Class shares that fall exponentially to a hundredth, (C,)."""
-    shares = IMBALANCE ** (np.arange(classes) / (classes - 1))
-    return shares / shares.sum()
+    shares: Array = IMBALANCE ** (np.arange(classes) / (classes - 1))
+    shares /= shares.sum()
+    return shares
 
 
 def softmax(logits: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,10 +10,11 @@ from .instances import Array, Instance, costs, generate
 from .kcenter import Case, Space, make_space, pick
 from .literal import algorithm_2, class_balancer
 from .measured import Measured, Row, Run, Sheet
+from .timing import Timed, timed
 
 NAME = "peers"
 CORESET = Case(10_000, 500, 64, 10, 500, checked=500)
-NOT_IMPORTED = "transcribed: ClassBalancer is not in the released small-text 1.4.1"
+TRANSCRIBED = "transcribed"  # ClassBalancer is not in the released small-text 1.4.1, only in what follows it
 
 
 def measure(run: Run) -> Iterator[Measured]:
@@ -30,29 +30,27 @@ def measure(run: Run) -> Iterator[Measured]:
 def _beside_coreset(seed: int) -> Iterator[Measured]:
     sheet = Sheet(NAME, CORESET.name, seed)
     space = make_space(CORESET, seed)
-    ours, seconds = pick(space, CORESET.budget, 0.0)
-    theirs, their_seconds = _coreset(space, seed)
+    ran, peer = pick(space, CORESET.budget, 0.0), _coreset(space, seed)
+    ours, theirs = ran.result.indices, peer.result
     omega = np.zeros(CORESET.classes)
     literal = algorithm_2(space.pool, space.labelled, space.proba, omega, 0.0, CORESET.budget)
-    yield sheet.tell("seconds", seconds)
-    yield sheet.tell("scikit-activeml CoreSet: seconds", their_seconds)
-    yield sheet.tell("times faster than CoreSet", their_seconds / seconds)
+    yield sheet.tell("seconds", ran.seconds)
+    yield sheet.tell("scikit-activeml CoreSet: seconds", peer.seconds)
+    yield sheet.tell("times faster than CoreSet", peer.seconds / ran.seconds)
     yield sheet.tell("picks in the same place as CoreSet's", _same(ours, theirs), f"of {CORESET.budget}")
     yield sheet.tell("picks in common with CoreSet", len(set(ours.tolist()) & set(theirs.tolist())))
     yield sheet.at_least("picks identical to the literal loop's", _same(ours, literal), CORESET.budget)
     yield sheet.tell("CoreSet's picks identical to the literal loop's", _same(theirs, literal))
 
 
-def _coreset(space: Space, seed: int) -> tuple[Array, float]:
-    """scikit-activeml's picks, and seconds; the pool comes first, so its indices are ours."""
+def _coreset(space: Space, seed: int) -> Timed[Array]:
+    """scikit-activeml's picks; the pool comes first, so its indices are ours."""
     from skactiveml.pool import CoreSet
 
     points = np.concatenate([space.pool, space.labelled]).astype(np.float64)
     labels = np.concatenate([np.full(len(space.pool), np.nan), np.zeros(len(space.labelled))])
     chooser = CoreSet(random_state=seed)
-    started = time.perf_counter()
-    picks = chooser.query(points, labels, batch_size=CORESET.budget)
-    return picks, time.perf_counter() - started
+    return timed(lambda: chooser.query(points, labels, batch_size=CORESET.budget))
 
 
 def _same(one: Array, other: Array) -> int:
@@ -67,7 +65,7 @@ def _beside_quotas(instance: Instance) -> Iterator[Measured]:
     rng = np.random.default_rng(instance.seed)
     batches = {
         "entropy alone": (tailwise.select(proba, instance.budget, balance=0.0).indices, ""),
-        "small-text's quotas": (class_balancer(proba, scores, instance.budget, rng), NOT_IMPORTED),
+        "small-text's quotas": (class_balancer(proba, scores, instance.budget, rng), TRANSCRIBED),
         "ours, λ = 1": (tailwise.select(proba, instance.budget, balance=1.0).indices, ""),
         "ours, λ = auto": (tailwise.select(proba, instance.budget, balance="auto").indices, ""),
     }
@@ -92,6 +90,7 @@ def _qualities(proba: Array, labels: Array, scores: Array, picks: Array, most: f
 ROW = Row(
     NAME,
     "told, not promised: time and picks beside scikit-activeml's CoreSet; balance (L1 score, 0 = uniform) and "
-    "informativeness beside small-text's quotas by predicted class",
+    "informativeness beside small-text's quotas by predicted class (transcribed: small-text 1.4.1 is without its "
+    "ClassBalancer)",
     measure,
 )

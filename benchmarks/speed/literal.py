@@ -8,10 +8,8 @@ from scipy.spatial.distance import cdist
 from .instances import Array
 
 
-def algorithm_2(
-    pool: Array, labelled: Array, proba: Array, omega: Array, lam: float, budget: int
-) -> Array:  # one pick at a time, float64
-    """Algorithm 2 of the paper: ψ = argmin_i −d_i + λ·‖Ω − P_i − Pᵀz‖₁, then d ← min(d, distance to ψ)."""
+def algorithm_2(pool: Array, labelled: Array, proba: Array, omega: Array, lam: float, budget: int) -> Array:
+    """Algorithm 2, one pick at a time in float64: ψ = argmin_i −d_i + λ·‖Ω − P_i − Pᵀz‖₁; d ← min(d, distance to ψ)."""
     pool, proba = pool.astype(np.float64), proba.astype(np.float64)
     distance = nearest(pool, labelled.astype(np.float64))  # d (N,)
     expected = np.zeros(proba.shape[1])  # Pᵀz

@@ -56,9 +56,9 @@ class Sheet:
         verdict = met if met or decided else None
         return Measured(self.row, self.instance, self.seed, quantity, value, f">= {limit:g}", verdict, note)
 
-    def must_be(self, quantity: str, value: str, wanted: str, note: str = "") -> Measured:
-        """A word that must be another."""
-        return Measured(self.row, self.instance, self.seed, quantity, value, f"== {wanted}", value == wanted, note)
+    def undecided(self, quantity: str, limit: str, why: str) -> Measured:
+        """A comparison for which the peer gave nothing to compare with."""
+        return Measured(self.row, self.instance, self.seed, quantity, np.nan, limit, None, why)
 
     def failed(self, quantity: str, limit: str, why: str) -> Measured:
         """A measurement that could not be made: a miss, never a gap in the table."""

@@ -1,4 +1,4 @@
-"""A million images, a hundred classes, in memory: gap, time in passes over the matrix, memory in sizes of the matrix."""
+"""A million images, a hundred classes, in memory: gap, time in passes over the matrix, memory in matrices."""
 
 from __future__ import annotations
 

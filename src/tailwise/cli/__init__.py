@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
@@ -9,4 +10,7 @@ def main() -> int:
     """Run `tailwise` with the arguments of the process; the exit code is the answer."""
     from .outcome import run
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Greek shows ? for λ rather than an error
     return run(sys.argv[1:])

@@ -13,10 +13,19 @@ from .request import Request
 
 HELP = """Pick the images worth labelling next: informative, class-balanced, with a certificate.
 
-Exit codes: 0 done, 2 wrong usage, 3 bad input or file, 4 target or budget cannot be met, 5 a missing extra,
-130 interrupted, 1 anything else. TAILWISE_DEBUG=1 shows tracebacks.
+Example:
 
-Example: tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
+  tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
+
+Exit codes:
+
+  0  done
+  2  wrong usage
+  3  bad input or file
+  4  target or budget cannot be met
+  5  a missing extra
+  130  interrupted
+  1  anything else; TAILWISE_DEBUG=1 shows the traceback
 """
 
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -68,9 +77,10 @@ def select(
 ) -> None:
     """Pick a batch and say how good it is.
 
-    Example: tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
+    For example:
 
-    Example: tailwise select proba.npy -b 500 --balance 'within 5%' --at-least 7=20,8=20
+      tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
+      tailwise select proba.npy -b 500 --balance 'within 5%' --at-least 7=20
     """
     from . import commands
 
@@ -97,7 +107,9 @@ def path(
 ) -> None:
     """Show what balance costs, λ by λ.
 
-    Example: tailwise path proba.npy --budget 500 --counts counts.csv --out path.png
+    Example:
+
+      tailwise path proba.npy --budget 500 --counts counts.csv --out path.png
     """
     from . import commands
 
@@ -109,7 +121,9 @@ def path(
 def strategies(as_json: Json = False) -> None:
     """List the strategies and scores, what they need and what can be set.
 
-    Example: tailwise strategies --json
+    Example:
+
+      tailwise strategies --json
     """
     if as_json:
         from dataclasses import asdict
@@ -131,7 +145,9 @@ def demo(
 ) -> None:
     """Pick one batch from a long-tailed pool of digits, with and without balance; takes seconds, needs no files.
 
-    Example: tailwise demo --out tailwise-demo
+    Example:
+
+      tailwise demo --out tailwise-demo
     """
     from .demo import run_demo
 

@@ -20,9 +20,10 @@ from ..strategies import make
 from ..types import IntArray, Predictions, Selection
 from .show import bar, percent, plain
 
-FIRST_PER_CLASS = 4
-FACTOR = 0.15
-BUDGET = 60
+FIRST_PER_CLASS = 10
+FACTOR = 0.2
+BUDGET = 100
+STRENGTH = 0.05  # a model that was fitted harder on so few labels would be sure of itself, and its counts wrong
 METHODS = (("random", 0.0), ("entropy", 0.0), ("entropy", "auto"))
 
 
@@ -65,7 +66,7 @@ def experiment(seed: int) -> Demo:
     first = initial_set(digits.labels, digits.classes, FIRST_PER_CLASS, rng)
     labelled, rest = digits.take(first), digits.take(np.setdiff1d(np.arange(len(digits)), first))
     pool = rest.take(keep_counts(rest.labels, step_profile(rest.counts(), FACTOR), rng))
-    model = LinearLearner(digits.classes).fit(labelled.features, labelled.labels)
+    model = LinearLearner(digits.classes, STRENGTH).fit(labelled.features, labelled.labels)
     predictions = Predictions(proba=model.predict_proba(pool.features))
     batches = tuple(_batch(name, balance, predictions, pool, labelled, seed) for name, balance in METHODS)
     return Demo(pool.counts(), labelled.counts(), batches)
@@ -77,7 +78,7 @@ def _batch(
     made = make(name, balance=balance)
     selection = made.select(predictions, BUDGET, counts=labelled.counts(), seed=seed)
     counts = pool.take(selection.indices).counts()
-    shown = name if balance == 0.0 else f"{name}, balanced"
+    shown = name if balance == 0.0 else f"{name}-balanced"
     return Batch(shown, selection, counts, l1_score(labelled.counts() + counts))
 
 
@@ -89,13 +90,13 @@ def show_demo(demo: Demo) -> None:
     """True classes of the batches beside the pool, and what the balance gained."""
     console = Console(highlight=False)
     console.print(
-        f"[bold]A long-tailed pool of {demo.pool.sum():,} handwritten digits[/], {demo.labelled.sum()} of them labelled "
-        f"so far ({FIRST_PER_CLASS} per class).\nA linear model fitted on those says which {BUDGET} to label next.\n"
+        f"[bold]A long-tailed pool of {demo.pool.sum():,} handwritten digits[/]\n"
+        f"A linear model, fitted on {FIRST_PER_CLASS} labels per class, says which {BUDGET} to label next.\n"
     )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("digit", "pool", *(batch.name for batch in demo.batches)):
-        table.add_column(name, justify="right")
-    table.add_column("entropy, balanced █  entropy │")
+    for name in ("digit", "pool", "random", "entropy", "balanced"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("balanced █  entropy │", no_wrap=True)
     plainly, balanced = demo.batches[1].counts, demo.batches[2].counts
     longest = float(max(plainly.max(), balanced.max()))
     for cls in range(len(demo.pool)):
@@ -109,6 +110,6 @@ def show_demo(demo: Demo) -> None:
     console.print(table)
     chosen = demo.batches[2].selection
     console.print(
-        "\nL1 score: of the labelled set with the batch added; 0 = every class equally often."
+        "\nL1 score: of the pool; of the labels with the batch added. 0 = every digit equally often."
         f"\nThe balanced batch (λ = {chosen.lam:.2g}) is within {percent(chosen.gap)} of the best possible one."
     )

@@ -38,7 +38,8 @@ def per_class(text: str, option: str, classes: int, *, missing: float = 0.0) -> 
         numbers = np.array(comma_list(text, option))
     if numbers.shape != (classes,):
         held = f"{len(numbers)} numbers" if numbers.ndim == 1 else f"an array of shape {numbers.shape}"
-        raise WrongUsage(f"{option} gives {held}, but the probabilities have {classes} classes")
+        fault = BadFile if path.suffix.lower() in FILES else WrongUsage
+        raise fault(f"{option} {text} gives {held}, but the probabilities have {classes} classes")
     return numbers
 
 
@@ -70,9 +71,11 @@ def read_file(path: Path, option: str, classes: int, missing: float) -> Float64A
         if suffix == ".json":
             return _json_list(text, path)
         return _csv_table(list(csv.reader(text.splitlines())), path, option, classes, missing)
+    except BadFile:
+        raise
+    except WrongUsage as error:  # what would be wrong usage in a list is a bad line in a file
+        raise BadFile(f"{error} (in {path})") from error
     except (OSError, EOFError, ValueError, RecursionError, csv.Error) as error:
-        if isinstance(error, BadFile):
-            raise
         raise BadFile(f"{option}: {path} cannot be read: {error}") from error
 
 
@@ -139,9 +142,8 @@ def _pair(text: str, option: str) -> tuple[int, float]:
 
 def _number(text: str, option: str) -> float:
     if not _is_number(text):
-        raise WrongUsage(
-            f"{option}: {text.strip()!r} is neither a number nor a file; give a list such as 5,3,0 or a .csv, .npy or .json"
-        )
+        wanted = "give a list such as 5,3,0, or a .csv, .npy or .json file"
+        raise WrongUsage(f"{option}: {text.strip()!r} is neither a number nor such a file; {wanted}")
     return float(text)
 
 

@@ -37,13 +37,17 @@ def run(arguments: Sequence[str]) -> int:
         code = typer.main.get_command(app).main(list(arguments), prog_name="tailwise", standalone_mode=False)
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
-        return _failed(arguments, "Interrupted", "interrupted; nothing was written", INTERRUPTED)
+        code = INTERRUPTED
+    except typer.Exit as stop:
+        code = stop.exit_code
     except BrokenPipeError:
         # The reader has seen enough; stdout is replaced so that the interpreter does not complain when it closes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:  # the last line of defence: whatever it is, it is shown as an error, not as a traceback
         return _failed(arguments, *_describe(error))
+    if code == INTERRUPTED:  # typer turns Ctrl-C into this code by itself
+        return _failed(arguments, "Interrupted", "interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
@@ -51,15 +55,16 @@ def _describe(error: Exception) -> tuple[str, str, int]:
     """Kind, message and exit code of an error."""
     if hasattr(error, "format_message"):  # what typer raises; its classes have no public name
         context = getattr(error, "ctx", None)
-        hint = f"\nHelp: {context.command_path} --help" if context is not None else ""
-        return "WrongUsage", _sentence(error.format_message()) + hint, USAGE
+        message = _sentence(error.format_message())
+        hint = f"\nHelp: {context.command_path} --help" if context is not None and message else ""
+        return "WrongUsage", message + hint, USAGE
     if isinstance(error, WrongUsage):
         return "WrongUsage", str(error), USAGE
     for kind, code in CODES:
         if isinstance(error, kind):
             return type(error).__name__, str(error), code
     if isinstance(error, MemoryError):
-        return "MemoryError", "not enough memory; save the probabilities as float16 .npy, which is read in blocks", FAILED
+        return "MemoryError", "not enough memory; save the probabilities as .npy, which is read in blocks", FAILED
     return type(error).__name__, f"{type(error).__name__}: {error} (TAILWISE_DEBUG=1 shows where)", FAILED
 
 
@@ -74,7 +79,8 @@ def _failed(arguments: Sequence[str], kind: str, message: str, code: int) -> int
         traceback.print_exc()
     if "--json" in arguments:
         print(json.dumps({"error": {"kind": kind, "message": message}}))
-    print(f"tailwise: {printable(message)}", file=sys.stderr)
+    if message:  # without any argument the help has been shown, and says it all
+        print(f"tailwise: {printable(message)}", file=sys.stderr)
     return code
 
 

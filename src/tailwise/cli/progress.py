@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..solve.program import silent
+
 PATIENCE = 1.0  # seconds of silence at the start
 EVERY = 5.0  # seconds between plain lines
 
@@ -15,9 +17,10 @@ EVERY = 5.0  # seconds between plain lines
 def progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Give a `report` callback that shows the latest line, late enough not to flicker."""
     if quiet:
-        yield lambda line: None
+        yield silent
         return
-    with (_spinner() if sys.stderr.isatty() else _plain()) as report:
+    shown = _spinner if sys.stderr.isatty() else _plain
+    with shown() as report:
         yield report
 
 

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..balance.measure import l1_score
-from ..report.tables import score_rows, strategy_rows
+from ..report.tables import own_settings, score_rows, shared_settings, strategy_rows
+from ..solve.solver import PROVEN
 from .outcome import printable
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def show_selection(batch: Selection, inputs: Inputs, request: Request, balance: 
     rows, classes = inputs.proba.shape
     method = request.score if batch.method == "scores" else batch.method
     chosen = "" if _is_number(balance) else f" ({balance.strip()})"
-    console.print(f"[bold]{len(batch):,} of {rows:,} images[/], {classes:,} classes")
+    console.print(f"[bold]{len(batch):,} of {rows:,} images[/], {classes:,} class{'es' if classes != 1 else ''}")
     console.print(f"{plain(method)}, λ = {batch.lam:.4g}{plain(chosen)}, {batch.seconds:.2f} s")
     console.print(f"[green]{certificate(batch)}[/]")
     console.print()
@@ -61,12 +62,12 @@ def certificate(batch: Selection) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent, never rounded down to a better one.
+    """A share in percent, never rounded down to a better one; below 1e-9 the solver calls a gap proven.
 
-    >>> percent(7.01e-5), percent(0.0123), percent(0.5)
-    ('0.0071 %', '1.3 %', '50 %')
+    >>> percent(7.01e-5), percent(0.0123), percent(0.5), percent(1e-14)
+    ('0.0071 %', '1.3 %', '50 %', '0 %')
     """
-    if share <= 0:
+    if share <= PROVEN:
         return "0 %"
     digits = 1 - math.floor(math.log10(100 * share))
     up = math.ceil(round(100 * share * 10**digits, 6)) / 10**digits
@@ -78,13 +79,13 @@ def class_table(batch: Selection, labelled: Float64Array) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("class", "labelled", "target", "expected"):
         table.add_column(name, justify="right")
-    table.add_column("expected █  target │")
+    table.add_column("expected █  target │", no_wrap=True)
     longest = float(max(batch.expected_counts.max(initial=0.0), batch.target.max(initial=0.0)))
     for cls in shown_classes(batch):
         low, expected = float(batch.target[cls]), float(batch.expected_counts[cls])
         wanted = wanted_text(low, float(batch.target_high[cls]), len(batch))
-        mark = low if wanted not in ("any",) and low > 0 else None
-        table.add_row(str(cls), f"{labelled[cls]:g}", wanted, f"{expected:.1f}", bar(expected, mark, longest))
+        drawn = bar(expected, low if low > 0 else None, longest)
+        table.add_row(str(cls), f"{labelled[cls]:g}", wanted, f"{expected:.1f}", drawn)
     return table
 
 
@@ -164,7 +165,7 @@ def show_path(path: BalancePath, out: Path | None) -> None:
         path.lam, path.informativeness, path.l1, path.l1_score, path.gap, strict=True
     ):
         chosen = bool(lam == path.chosen)
-        cells = (f"{lam:.4g}", f"{information:.1f}", f"{l1:.1f}", f"{score:.3f}", percent(float(gap)))
+        cells = (f"{lam:.4g}", f"{information:.6g}", f"{l1:.4g}", f"{score:.3f}", percent(float(gap)))
         table.add_row("▶" if chosen else "", *cells, style="bold green" if chosen else None)
     console.print(table)
     console.print()
@@ -178,12 +179,15 @@ def show_path(path: BalancePath, out: Path | None) -> None:
 def show_strategies() -> None:
     """The registries as two tables."""
     console = Console(highlight=False)
+    rows = strategy_rows()
+    shared = shared_settings(rows)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("strategy", "what it picks", "needs", "settings"):
-        table.add_column(name, no_wrap=name == "strategy")
-    for row in strategy_rows():
-        settings = "\n".join(f"{name}={default!r}" for name, default in row.settings.items())
-        table.add_row(f"[bold]{row.name}[/]", escape(row.what), "\n".join(row.needs), escape(settings), end_section=True)
+    for name in ("strategy", "what it picks", "needs"):
+        table.add_column(name, no_wrap=name != "what it picks")
+    for row in rows:
+        own = own_settings(row, shared)
+        what = f"{row.what} (setting: {own})" if own else row.what
+        table.add_row(f"[bold]{row.name}[/]", escape(what), "\n".join(row.needs))
     console.print(table)
     console.print()
     scores = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -193,7 +197,9 @@ def show_strategies() -> None:
         scores.add_row(f"[bold]{name}[/]", escape(what))
     console.print(scores)
     console.print()
-    console.print("From Python: tailwise.strategies.make(name, balance=…); scores are for tailwise select --score.")
+    every = ", ".join(f"{name}={default!r}" for name, default in shared.items())
+    console.print(f"Every strategy takes {every}:\n  tailwise.strategies.make('entropy', balance='auto')")
+    console.print("Scores are for tailwise select --score and tailwise.select(score=…).")
 
 
 def plain(text: str) -> str:

@@ -43,7 +43,7 @@ class LinearLearner:
     >>> learner = LinearLearner(classes=3)
     >>> model = learner.fit(np.array([[0.0], [1.0]]), np.array([0, 2]))
     >>> model.predict_proba(np.array([[1.0]])).round(2).tolist()
-    [[0.2, 0.0, 0.8]]
+    [[0.34, 0.0, 0.66]]
     """
 
     classes: int

@@ -1,6 +1,6 @@
 """Figures for papers and reports: results in, matplotlib Figures out, without pyplot and its global state.
 
-One house style: white ground, thin grey axes, few colours that also differ in grey, text that stays text in SVG and PDF.
+One house style: white ground, thin grey axes, few colours that also differ in grey, text that stays text in SVG, PDF.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import ArrayLike
 
 from ..balance.measure import l1_score
 from ..strategies.path import BalancePath
+from ..types import Float64Array
 from .files import write_whole
 
 BLUE, ORANGE, GREEN, POOL, INK, FAINT = "#2f5d8a", "#c8742b", "#4f8a5b", "#dfe3e8", "#22282f", "#b8bfc8"
-STYLE: dict[str, Any] = {
+STYLE: Any = {  # matplotlib types its keys one by one
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure on every machine
     "font.size": 8.5,
     "axes.titlesize": 9,
@@ -51,6 +53,7 @@ STYLE: dict[str, Any] = {
     "pdf.fonttype": 42,
 }
 PANEL = (2.55, 2.3)  # inches
+ROUND = [1, 2, 2.5, 5, 10]  # steps between ticks
 MANY_CLASSES = 20
 
 
@@ -59,7 +62,7 @@ class Histogram:
     """How many images of each class a batch holds."""
 
     name: str
-    counts: Sequence[float]  # (C,)
+    counts: ArrayLike  # (C,)
     note: str = ""
 
 
@@ -73,32 +76,34 @@ def path_figure(path: BalancePath) -> Figure:
             ("L1 score of the labelled set", path.l1_score, GREEN),
         )
         for axes, (title, values, colour) in zip(_row(figure, len(panels)), panels, strict=True):
-            axes.plot(path.lam, values, color=colour, linewidth=1.6, marker="o", markersize=2.6)
+            axes.plot(path.lam, values, color=colour, linewidth=1.6, marker="o", markersize=2.6, clip_on=False)
             axes.set_title(title)
             axes.set_xlabel("λ")
             axes.set_xlim(left=0)
             axes.margins(y=0.12)
-            axes.yaxis.set_major_locator(MaxNLocator(5))
+            if values is not path.informativeness:  # distances have a zero; sums of scores do not
+                axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_locator(MaxNLocator(5, steps=ROUND))
             _mark(axes, path.chosen, float(values[path.lam == path.chosen][0]), colour)
     return figure
 
 
-def batch_figure(batches: Sequence[Histogram], pool: Sequence[float]) -> Figure:
+def batch_figure(batches: Sequence[Histogram], pool: ArrayLike) -> Figure:
     """Class shares of each batch, one panel per batch, with those of the pool behind (the paper's Fig. 2 and 3)."""
     with mpl.rc_context(STYLE):
-        figure = _figure(len(batches), height=PANEL[1] + 0.3)
+        figure = _figure(len(batches), height=PANEL[1] + 0.4)
         tallest = max(float(_shares(counts).max()) for counts in [pool, *(batch.counts for batch in batches)])
         row = _row(figure, len(batches))
         for axes, batch in zip(row, batches, strict=True):
             _histogram(axes, batch, _shares(pool))
-            axes.set_ylim(0, tallest * 1.12)
+            axes.set_ylim(0, tallest * 1.05)
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-            axes.yaxis.set_major_locator(MaxNLocator(5))
+            axes.yaxis.set_major_locator(MaxNLocator(5, steps=ROUND))
         row[0].set_ylabel("share of images")
         for axes in row[1:]:
             axes.tick_params(labelleft=False)
-        handles, names = row[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=2)
+        uniform, *bars = row[0].get_legend_handles_labels()[0]
+        figure.legend(handles=[*bars, uniform], loc="outside lower center", ncols=3)
     return figure
 
 
@@ -126,7 +131,7 @@ def _row(figure: Figure, panels: int) -> list[Axes]:
 def _mark(axes: Axes, lam: float, value: float, colour: str) -> None:
     """A thin line and a ring at the chosen λ; its value is written beside the line."""
     axes.axvline(lam, color=INK, linewidth=0.8, linestyle=(0, (3, 3)), zorder=1)
-    axes.plot([lam], [value], marker="o", markersize=6.5, markerfacecolor="white", markeredgecolor=colour)
+    axes.plot([lam], [value], "o", markersize=6.5, markerfacecolor="white", markeredgecolor=colour, clip_on=False)
     left, right = axes.get_xlim()
     beyond = lam > (left + right) / 2
     axes.annotate(
@@ -135,13 +140,14 @@ def _mark(axes: Axes, lam: float, value: float, colour: str) -> None:
     )  # fmt: skip
 
 
-def _histogram(axes: Axes, batch: Histogram, pool: np.ndarray) -> None:
+def _histogram(axes: Axes, batch: Histogram, pool: Float64Array) -> None:
     classes = np.arange(len(pool))
     axes.bar(classes, pool, width=0.94, color=POOL, label="pool")
     axes.bar(classes, _shares(batch.counts), width=0.56, color=BLUE, label="batch, true classes")
-    axes.set_title(batch.name, fontweight="bold")
+    axes.axhline(1 / len(pool), color=INK, linewidth=0.8, linestyle=(0, (3, 3)), label="uniform", zorder=3)
+    axes.set_title(batch.name, fontweight="bold", pad=19)
     note = batch.note or f"L1 score {l1_score(batch.counts):.2f}"
-    axes.text(0.99, 0.98, note, transform=axes.transAxes, ha="right", va="top", fontsize=7.5)
+    axes.annotate(note, (0, 1), xycoords="axes fraction", xytext=(0, 6), textcoords="offset points", fontsize=7.5)
     axes.set_xlabel("class")
     axes.set_xlim(-0.7, len(pool) - 0.3)
     if len(pool) <= MANY_CLASSES:
@@ -150,7 +156,7 @@ def _histogram(axes: Axes, batch: Histogram, pool: np.ndarray) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def _shares(counts: Sequence[float]) -> np.ndarray:
+def _shares(counts: ArrayLike) -> Float64Array:
     numbers = np.asarray(counts, dtype=np.float64)
     total = numbers.sum()
     return numbers / total if total > 0 else numbers

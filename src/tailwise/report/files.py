@@ -75,10 +75,10 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A table as UTF-8 CSV with plain line ends.
+    r"""A table as UTF-8 CSV with plain line ends.
 
     >>> csv_bytes(("rank", "index"), [(1, 7)])
-    b'rank,index\\n1,7\\n'
+    b'rank,index\n1,7\n'
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

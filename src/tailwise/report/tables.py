@@ -21,9 +21,9 @@ class StrategyRow:
 
 
 def strategy_rows() -> list[StrategyRow]:
-    """Every registered strategy, in the order of registration."""
+    """Every registered strategy, by name."""
     rows = []
-    for name in STRATEGIES:
+    for name in sorted(STRATEGIES):
         kind: Any = STRATEGIES[name]
         settings = {field.name: field.default for field in fields(kind)}
         rows.append(StrategyRow(name, first_line(kind), tuple(kind.needs), settings))
@@ -32,7 +32,21 @@ def strategy_rows() -> list[StrategyRow]:
 
 def score_rows() -> list[tuple[str, str]]:
     """Name and meaning of every score that `select` takes by name."""
-    return [(name, first_line(SCORES[name])) for name in SCORES]
+    return [(name, first_line(SCORES[name])) for name in sorted(SCORES)]
+
+
+def shared_settings(rows: list[StrategyRow]) -> dict[str, object]:
+    """Settings that every strategy has, with the same default."""
+    first, *others = rows
+    return {
+        name: default for name, default in first.settings.items()
+        if all(name in row.settings and row.settings[name] == default for row in others)
+    }  # fmt: skip
+
+
+def own_settings(row: StrategyRow, shared: dict[str, object]) -> str:
+    """What a strategy adds to the shared settings, as name=default."""
+    return ", ".join(f"{name}={default!r}" for name, default in row.settings.items() if name not in shared)
 
 
 def first_line(item: object) -> str:
@@ -42,12 +56,15 @@ def first_line(item: object) -> str:
 
 def strategy_markdown() -> str:
     """The table of docs/strategies.md."""
-    lines = ["| strategy | what it picks | needs | settings |", "|---|---|---|---|"]
-    for row in strategy_rows():
+    rows = strategy_rows()
+    shared = shared_settings(rows)
+    lines = ["| strategy | what it picks | needs | settings of its own |", "|---|---|---|---|"]
+    for row in rows:
         needs = ", ".join(f"`{need}`" for need in row.needs)
-        settings = ", ".join(f"`{name}={default!r}`" for name, default in row.settings.items())
-        lines.append(f"| `{row.name}` | {row.what} | {needs} | {settings} |")
-    return "\n".join(lines)
+        own = own_settings(row, shared)
+        lines.append(f"| `{row.name}` | {row.what} | {needs} | {f'`{own}`' if own else ''} |")
+    every = ", ".join(f"`{name}={default!r}`" for name, default in shared.items())
+    return "\n".join([*lines, "", f"Every strategy takes {every}."])
 
 
 def score_markdown() -> str:

@@ -25,7 +25,7 @@ Highs: TypeAlias = Any  # highspy.Highs, which ships without full types
 BLOCK = 2**22  # entries of a block of distances: 32 MB
 NEAR = 1e-4  # a square below this share of |x|² + |y|² has lost digits to cancellation: it is taken from x − y instead
 SAME = 1e-9  # squares within this relative distance are one radius: they differ by rounding alone
-SWAPS = 3_000  # steps of one local search
+MOST_SWAPS, EDGES_PER_SWAP = 4_000, 50  # steps of one local search: few where branching is fast anyway
 EDGES_AT_FULL_NODES = 100_000  # larger integer programs get fewer nodes, by the square
 MOST_UNDECIDED = 2  # integer programs that may end without an answer before the search ends
 
@@ -306,8 +306,7 @@ class _Graph:
         return cls(squares, reached_sq[rows], limit_sq, limit_sq == upper_sq, *radii)
 
     def place(self, radius_sq: float) -> int:
-        """Where a radius stands among the K; K when it is above all."""
-        return int(np.searchsorted(self.last_sq, radius_sq * (1.0 - SAME)))
+        return int(np.searchsorted(self.last_sq, radius_sq * (1.0 - SAME)))  # among the K radii; K if above all
 
     def cover(self, radius_sq: float) -> Sparse:
         """Who covers whom at a radius: 0/1 CSR (points beyond the radius of every label, N)."""
@@ -410,7 +409,7 @@ class _Columns:
         goes, the best one for the heaviest uncovered row (after Ξ given up) comes; of equals the one at rest longest.
         """
         new, moved = -1, np.zeros(len(self.gain), dtype=np.int64)  # (N,) step of the last move
-        for step in range(1, min(SWAPS, 10 * len(self.count)) + 1):
+        for step in range(1, min(MOST_SWAPS, 100 + self.cover.nnz // EDGES_PER_SWAP) + 1):
             waiting, chosen = np.flatnonzero(self.count == 0), np.flatnonzero(np.isfinite(self.loss))
             if len(waiting) <= search.problem.outliers:
                 return chosen

@@ -6,8 +6,8 @@ In exact solutions the l1 loss never rises with λ, so the smallest λ that meet
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -30,31 +30,30 @@ WISH = re.compile(r"^\s*within\s+(\d+(?:\.\d+)?)\s*%\s*$")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sweep:
-    """Solves one program at many λ, each solve starting from the duals of the one before."""
+    """Solves one program at many λ, each once, starting from the duals of the nearest λ solved before."""
 
     program: Program
     effort: Effort
     seed: int
     report: Report = silent
+    found: dict[float, Solution] = field(default_factory=dict)
 
-    def solutions(self, lams: Sequence[float]) -> list[Solution]:
-        """One solution per λ, in order."""
-        found: list[Solution] = []
-        for lam in lams:
-            warm = found[-1].duals if found and found[-1].duals.any() else None
-            found.append(solve(self.program.at(lam), self.effort, seed=self.seed, warm=warm))
-            self.report(f"λ = {lam:.4g}: l1 {self.l1(found[-1]):.4g} ({len(found)} of {len(lams)})")
-        return found
-
-    def l1(self, solution: Solution) -> float:
-        """Distance of the expected counts from the target."""
-        return self.program.ranges.distance(self.program.rows.total(solution.indices))
+    def at(self, lam: float) -> Solution:
+        """The solution at one λ."""
+        if lam not in self.found:
+            program, warm = self.program.at(lam), self.nearest_duals(lam)
+            self.found[lam] = solve(program, self.effort, seed=self.seed, warm=warm)
+            self.report(f"λ = {lam:.4g}: l1 {self.l1_at(lam):.4g}")
+        return self.found[lam]
 
     def l1_at(self, lam: float) -> float:
-        """The same at one λ."""
-        loss = self.l1(solve(self.program.at(lam), self.effort, seed=self.seed))
-        self.report(f"trying λ = {lam:.4g}: l1 {loss:.4g}")
-        return loss
+        """Distance of the expected counts from the target at one λ."""
+        return self.program.ranges.distance(self.program.rows.total(self.at(lam).indices))
+
+    def nearest_duals(self, lam: float) -> Float64Array | None:
+        """Duals of the nearest λ > 0 that is solved; None where there is none."""
+        solved = [other for other in self.found if other > 0]
+        return self.found[min(solved, key=lambda other: abs(other - lam))].duals if solved else None
 
 
 def quick_effort(time_limit: float | None = None) -> Effort:

@@ -26,7 +26,7 @@ class Rows:
 
     def __init__(self, array: FloatArray, threads: int | None = None) -> None:
         self.array = array
-        self.size, self.classes = array.shape
+        self.size, self.classes = int(array.shape[0]), int(array.shape[1])
         self.threads = threads
         self._step = max(64, BLOCK_ELEMENTS // self.classes)
 

@@ -120,6 +120,8 @@ def _better(best: Core, found: Core) -> Core:
 
 def _prove(program: Program, point: DualPoint, best: Core, effort: Effort, report: Report) -> tuple[Core, float]:
     """Fix the rows whose reduced cost alone exceeds what is left to gain; branch and bound on the others if few."""
+    if effort.nodes == 0:
+        return best, point.bound
     left = best.value() - point.bound
     undecided = int((np.abs(point.reduced - point.theta) <= left * (1 + 1e-9)).sum())
     if undecided > EXACT_ROWS:

@@ -92,7 +92,7 @@ def balance_path(
     scale = 1.0 if named == "entropy" else score_scale(scores, task.rows.classes)
     values = _checked(paper_grid(scale) if lams is None else lams)
     sweep = Sweep(task.program(0.0 - scores), quick_effort(), task.seed, task.report)
-    solutions = sweep.solutions(values.tolist())
+    solutions = [sweep.at(lam) for lam in values.tolist()]
     expected = [task.rows.total(solution.indices) for solution in solutions]
     l1 = np.array([task.ranges.distance(one) for one in expected])
     return BalancePath(

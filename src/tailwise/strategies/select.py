@@ -71,9 +71,12 @@ def select(
 def by_score(task: Task, scores: Float64Array, balance: Balance, *, scale: float, method: str) -> Selection:
     """The program of the paper with u = −score; λ = 0 is the classical top-b."""
     program = task.program(0.0 - scores)  # no −0.0
-    # A wish is judged by the very solve that makes the batch, so that it holds; a rule needs no such care.
-    effort = quick_effort(task.time_limit) if parse_balance(balance) == "auto" else task.effort
-    sweep = Sweep(program, effort, task.seed, task.report)
+    by_rule = parse_balance(balance) == "auto"
+    # A wish is judged by the very solves that make the batch, so that it holds; a rule needs no such care.
+    sweep = Sweep(program, quick_effort(task.time_limit) if by_rule else task.effort, task.seed, task.report)
     lam = find_lam(balance, sweep.l1_at, scale, program)
-    solution = solve(program.at(lam), task.effort, seed=task.seed, report=task.report)
+    solution = sweep.found.get(lam) if not by_rule else None
+    if solution is None:
+        warm = sweep.nearest_duals(lam)
+        solution = solve(program.at(lam), task.effort, seed=task.seed, warm=warm, report=task.report)
     return task.certified(solution, scores, lam, method)

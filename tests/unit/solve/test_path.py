@@ -27,6 +27,11 @@ def test_bisection_finds_what_a_full_sweep_of_the_rule_finds() -> None:
     assert auto_lam(falling, 1.0) == met[0]
 
 
+@pytest.mark.parametrize(("end", "expected"), [(1.0, 1.0), (0.55, 0.6), (5.0, 3.0)])
+def test_the_rule_takes_the_last_percent(end: float, expected: float) -> None:
+    assert auto_lam(lambda lam: 100 * max(0.0, 1 - lam / end), 1.0) == pytest.approx(expected)
+
+
 def test_auto_agrees_with_the_path_to_one_step_of_the_grid() -> None:
     path = tailwise.balance_path(pool(), 150)
     chosen = tailwise.select(pool(), 150).lam

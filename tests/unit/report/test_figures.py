@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tailwise
+from tailwise.report.figures import Histogram, batch_figure, path_figure, write_figure
+from tailwise.strategies.path import BalancePath
+
+
+@pytest.fixture(scope="module")
+def path() -> BalancePath:
+    proba = np.random.default_rng(0).dirichlet([4.0, 2.0, 0.5], size=60)
+    return tailwise.balance_path(proba, 10, lams=[0.5, 1.0, 2.0])
+
+
+def test_the_path_is_drawn_with_its_numbers_and_the_chosen_lambda(path: BalancePath) -> None:
+    figure = path_figure(path)
+    drawn = [axes.lines[0].get_xydata() for axes in figure.axes]
+    for line, values in zip(drawn, (path.informativeness, path.l1, path.l1_score), strict=True):
+        np.testing.assert_array_equal(line, np.column_stack([path.lam, values]))
+    for axes in figure.axes:
+        assert f"λ = {path.chosen:.3g}" in [text.get_text() for text in axes.texts]
+        assert axes.lines[1].get_xdata()[0] == path.chosen
+
+
+def test_batches_are_drawn_as_shares_before_the_pool() -> None:
+    figure = batch_figure([Histogram("a", [1, 3]), Histogram("b", [2, 2], "a note")], [30, 10])
+    pool, batch = figure.axes[0].containers
+    assert [bar.get_height() for bar in pool] == [0.75, 0.25]
+    assert [bar.get_height() for bar in batch] == [0.25, 0.75]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["a", "b"]
+    assert figure.axes[0].texts[0].get_text() == "L1 score 0.50"
+    assert figure.axes[1].texts[0].get_text() == "a note"
+
+
+def test_panels_share_their_scale() -> None:
+    figure = batch_figure([Histogram("a", [1, 3]), Histogram("b", [4, 0])], [30, 10])
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
+    assert figure.axes[0].get_ylim()[1] >= 1.0
+
+
+def test_many_classes_and_an_empty_batch_can_be_drawn(tmp_path: Path) -> None:
+    figure = batch_figure([Histogram("none", np.zeros(100))], np.arange(100))
+    assert len(figure.axes[0].get_xticks()) < 20
+    write_figure(figure, tmp_path / "many.png")
+
+
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+def test_the_same_figure_gives_the_same_bytes(path: BalancePath, tmp_path: Path, suffix: str, start: bytes) -> None:
+    written = []
+    for name in ("one", "two"):
+        write_figure(path_figure(path), tmp_path / f"{name}{suffix}")
+        written.append((tmp_path / f"{name}{suffix}").read_bytes())
+    assert written[0] == written[1]
+    assert written[0].startswith(start)
+
+
+def test_text_stays_text_in_svg(path: BalancePath, tmp_path: Path) -> None:
+    write_figure(path_figure(path), tmp_path / "path.svg")
+    assert "l1 distance from the target" in (tmp_path / "path.svg").read_text(encoding="utf-8")
+
+
+def test_pyplot_and_its_global_state_stay_out() -> None:
+    probe = "import sys, tailwise.report.figures; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
