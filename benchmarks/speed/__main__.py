@@ -32,9 +32,11 @@ def main() -> None:
     found: list[Measured] = []
     for row in ROWS:
         if asked.only in (None, row.name):
+            before = results.source_state()
             fresh = _measure(row, run)
             found += fresh
-            _keep(fresh, run)  # after every row: hours of measuring are not lost to a later fault
+            # After every row: hours of measuring are not lost to a later fault.
+            _keep(fresh, run, _one_state(before, results.source_state()))
     _sum_up(found)
 
 
@@ -61,8 +63,12 @@ def _measure(row: Row, run: Run) -> list[Measured]:
     return found
 
 
-def _keep(found: list[Measured], run: Run) -> None:
-    merged, stay = results.merge(results.load(), results.dated(found, run))
+def _one_state(before: str, after: str) -> str:
+    return before if before == after else f"changed while measured: {before} to {after}"
+
+
+def _keep(found: list[Measured], run: Run, source: str) -> None:
+    merged, stay = results.merge(results.load(), results.dated(found, run, source))
     results.store(merged)
     write_page(merged, ROWS)
     for row in stay:

@@ -78,6 +78,9 @@ def _version(package: str) -> str:
 
 def _lines(results: list[Kept], rows: list[Row]) -> Iterator[str]:
     yield f"Last run on: {machine()}"
+    states = {kept.source for kept in results}
+    if len(states) > 1:
+        yield "\nThe rows below were not all measured on one state of the source.\n"
     judged = [kept.measured for kept in results if kept.measured.limit]
     missed = sum(one.met is False for one in judged)
     undecided = sum(one.met is None for one in judged)
@@ -93,7 +96,7 @@ def _section(row: Row, own: list[Kept]) -> Iterator[str]:
     if not own:
         yield "Not measured yet."
         return
-    yield f"Measured {own[0].date}, {own[0].mode} run.\n"
+    yield f"Measured {own[0].date}, {own[0].mode} run; source {own[0].source}.\n"
     yield "| pool | quantity | limit | measured | |\n|---|---|---|---|---|"
     for group in _groups([kept.measured for kept in own]):
         worst = _worst(group)

@@ -6,6 +6,7 @@ A run replaces the rows that it measured; a quick run, or one without peers, nev
 from __future__ import annotations
 
 import csv
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
@@ -14,7 +15,7 @@ from pathlib import Path
 from .measured import Measured, Run
 
 FILE = Path(__file__).parent / "results.csv"
-COLUMNS = ("row", "instance", "seed", "quantity", "value", "limit", "met", "note", "mode", "date")
+COLUMNS = ("row", "instance", "seed", "quantity", "value", "limit", "met", "note", "mode", "date", "source")
 FULLNESS = {"full": 3, "quick": 2, "full, no peers": 1, "quick, no peers": 0}
 
 
@@ -25,11 +26,23 @@ class Kept:
     measured: Measured
     mode: str
     date: str
+    source: str  # which state of the library: two rows with different ones are not of one and the same solver
 
 
-def dated(found: Iterable[Measured], run: Run) -> list[Kept]:
-    """Today's measurements."""
-    return [Kept(one, run.mode, date.today().isoformat()) for one in found]
+def dated(found: Iterable[Measured], run: Run, source: str) -> list[Kept]:
+    """Today's measurements, of a state of the library."""
+    return [Kept(one, run.mode, date.today().isoformat(), source) for one in found]
+
+
+def source_state() -> str:
+    """A short digest of the library's source files, uncommitted changes included."""
+    import tailwise
+
+    home = Path(tailwise.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(home.rglob("*.py")):
+        digest.update(path.relative_to(home).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:10]
 
 
 def merge(old: list[Kept], new: list[Kept]) -> tuple[list[Kept], list[str]]:
@@ -62,7 +75,19 @@ def _line(kept: Kept) -> list[object]:
     seed = "" if one.seed is None else one.seed
     value = f"{one.value:.9g}" if isinstance(one.value, float) else one.value
     met = {True: "yes", False: "no", None: ""}[one.met]
-    return [one.row, one.instance, seed, one.quantity, value, one.limit, met, one.note, kept.mode, kept.date]
+    return [
+        one.row,
+        one.instance,
+        seed,
+        one.quantity,
+        value,
+        one.limit,
+        met,
+        one.note,
+        kept.mode,
+        kept.date,
+        kept.source,
+    ]
 
 
 def _read(line: dict[str, str]) -> Kept:
@@ -70,7 +95,7 @@ def _read(line: dict[str, str]) -> Kept:
         line["row"], line["instance"], int(line["seed"]) if line["seed"] else None, line["quantity"],
         _number(line["value"]), line["limit"], {"yes": True, "no": False, "": None}[line["met"]], line["note"],
     )  # fmt: skip
-    return Kept(measured, line["mode"], line["date"])
+    return Kept(measured, line["mode"], line["date"], line["source"])
 
 
 def _number(text: str) -> float | str:

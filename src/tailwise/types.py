@@ -69,7 +69,7 @@ class Selection:
     objective: uᵀz + λ·‖Ω − Pᵀz‖₁ with u = −score.
     bound: a lower bound that no batch can beat; −inf where a method has none.
     gap: (objective − bound) / max(1, |objective|).
-    status: "optimal", "within gap", "best found", "time limit" or "greedy".
+    status: "optimal" (gap ≤ 1e-6), "within gap", "best found", "time limit" or "greedy".
     lam: the λ that was used.
     target: (C,) Ω; where the target is a range, its low end.
     target_high: (C,) the high end; equal to `target` where the target is a point.

@@ -58,8 +58,9 @@ def branch_and_bound(part: Part, incumbent: BoolArray, *, nodes: int, seconds: f
     chosen = values > 0.5 if len(values) else None
     if chosen is not None and chosen.sum() != part.budget:
         chosen = None
-    # HiGHS may be wrong by its tolerances: what they can hide is taken off the bound.
-    slack = 1e-6 * (1.0 + abs(info.mip_dual_bound))
+    # Every row and every z may be off by the tolerance: what that can hide is taken off the bound.
+    dearest = 1.0 + float(np.abs(part.cost).max()) / scale
+    slack = TOLERANCE * (sum(part.rows.shape) + 1) * dearest + TOLERANCE * abs(info.mip_dual_bound)
     return CoreOptimum(chosen, (info.mip_dual_bound - slack) * scale + part.inside_cost)
 
 

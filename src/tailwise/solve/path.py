@@ -57,15 +57,15 @@ class Sweep:
 
 
 def quick_effort(time_limit: float | None = None) -> Effort:
-    """Enough for a rule: a gap of 1e-3, no search beyond swap descent."""
-    return Effort(gap=1e-3, time_limit=time_limit, restarts=0, deep_searches=0, nodes=0)
+    """Enough for a rule: a gap of 1e-3, and a short search where swaps alone do not reach it."""
+    return Effort(gap=1e-3, time_limit=time_limit, restarts=2, nodes=200)
 
 
 def score_scale(scores: Float64Array, classes: int) -> float:
     """How large λ must be to mean what it means for entropy: the range of the scores over that of entropy, log C.
 
-    >>> round(score_scale(np.array([0.0, 1.0]), 2), 4)
-    1.4427
+    >>> f"{score_scale(np.array([0.0, 1.0]), 2):.4f}"
+    '1.4427'
     """
     spread = float(np.ptp(scores)) if len(scores) else 0.0
     return spread / np.log(classes) if spread > 0 and classes > 1 else 1.0
@@ -101,8 +101,8 @@ def wished_lam(
 ) -> float:
     """The smallest λ (to 2 %) whose l1 loss is at most `allowed`; an error with numbers where none is.
 
-    >>> round(wished_lam(lambda lam: 1.0 / (1.0 + lam), 1.0, 0.5, str), 2)
-    1.0
+    >>> f"{wished_lam(lambda lam: 1.0 / (1.0 + lam), 1.0, 0.5, str):.1f}"
+    '1.0'
     """
     if l1_at(0.0) <= allowed:
         return 0.0
