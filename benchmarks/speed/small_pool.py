@@ -21,7 +21,7 @@ def measure(run: Run) -> Iterator[Measured]:
     for size, classes in SIZES:
         for seed in run.seeds(full=5, quick=2):
             instance = Instance(size, classes, seed)
-            with_peers = run.peers and seed in run.seeds(full=2)
+            with_peers = run.peers and seed in run.seeds(full=1)
             yield from _one(instance, run, with_peers=with_peers)
 
 

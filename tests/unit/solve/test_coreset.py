@@ -132,6 +132,37 @@ def test_the_greedy_start_alone_would_not_do() -> None:
     assert sorted(found.indices.tolist()) == [1, 3, 5]
 
 
+def three_squares() -> Float64Array:
+    """Twelve corners; at radius 1 a square needs two of its own as centres, but only 4/3 when they may be fractions."""
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    return np.concatenate([square + np.array([shift, 0.0]) for shift in (0.0, 50.0, 100.0)])
+
+
+@pytest.mark.parametrize("outliers", [0, 1])
+def test_branching_proves_what_the_relaxation_cannot(outliers: int) -> None:
+    budget = 5 - outliers
+    assert_optimal(three_squares(), NO_LABELS, budget, outliers)
+    assert robust_k_center(three_squares(), NO_LABELS, budget, outliers=outliers).radius == np.sqrt(2.0)
+
+
+@pytest.mark.parametrize("outliers", [0, 1, 2])
+def test_branching_finds_what_swaps_do_not(outliers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coreset, "_swaps_fail", lambda _search, _cover: True)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        assert_optimal(rng.normal(size=(9, 2)), rng.normal(size=(seed % 3, 2)), 3, outliers)
+
+
+def test_branching_without_an_end_proves_nothing() -> None:
+    pool = np.random.default_rng(0).normal(size=(600, 16))
+    search = coreset._greedy_start(coreset._Problem.checked(pool, np.empty((0, 16)), 30, 0), deadline=0.0)
+    near = coreset._squares(search.problem.pool, search.problem.pool) <= 0.66 * search.upper_sq
+    cover = sparse.csr_array(near.astype(np.float64))
+    assert not coreset._branching_rules_out(search, 200, cover)
+    search.deadline = np.inf
+    assert coreset._relax(search, cover)[0] > 20.0  # a real question, not an empty one
+
+
 @pytest.mark.parametrize(("labels", "outliers"), [(0, 0), (6, 0), (6, 3)])
 def test_the_first_lower_bound_holds(labels: int, outliers: int) -> None:
     rng = np.random.default_rng(5)
