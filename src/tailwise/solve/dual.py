@@ -17,8 +17,8 @@ from .core import exact_duals
 from .program import Effort, Program, Report, silent
 from .shards import smallest
 
-OPEN_ELEMENTS = 4_000_000  # size of the part in memory: 32 MB in float64; more for larger matrices, up to ten times
-OPEN_SHARE = 25  # of a large matrix, a twenty-fifth
+OPEN_ELEMENTS = 1_000_000  # size of the part in memory: 8 MB in float64, more for larger matrices
+OPEN_SHARE = 25  # of a large matrix, a twenty-fifth, up to 320 MB
 POLISH_ELEMENTS = 120_000  # HiGHS takes about 0.1 s for so many
 MOST_ROUNDS = 20
 STAGES_PER_ROUND = 2
@@ -92,7 +92,7 @@ def _sampled_duals(program: Program, rng: np.random.Generator) -> Float64Array:
 
 def _most_open(program: Program) -> int:
     size, classes = program.rows.size, program.rows.classes
-    elements = min(max(OPEN_ELEMENTS, size * classes // OPEN_SHARE), 10 * OPEN_ELEMENTS)
+    elements = min(max(OPEN_ELEMENTS, size * classes // OPEN_SHARE), 40 * OPEN_ELEMENTS)
     return min(size, max(elements // classes, 10 * classes, 1_000))
 
 
