@@ -12,7 +12,7 @@ SOURCES := src tests benchmarks
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: .venv/base.stamp ## Run a complete long-tailed experiment on embedded data, with an HTML report
+demo: .venv/base.stamp ## Pick one batch from a long-tailed pool of digits, with and without balance
 	@$(BIN)/tailwise demo
 
 test: lint types ## Run everything that CI runs: lint, types, tests, doctests, coverage
