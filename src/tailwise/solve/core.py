@@ -16,6 +16,7 @@ from ..types import BoolArray, Float64Array
 from .newton import Part
 
 TOLERANCE = 1e-9
+MOST_PIVOTS = 20_000
 OPTIMAL = highspy.HighsModelStatus.kOptimal
 STOPPED = {  # states in which the best point and the bound so far are valid
     highspy.HighsModelStatus.kTimeLimit,
@@ -35,6 +36,7 @@ class CoreOptimum:
 def exact_duals(part: Part) -> Float64Array | None:
     """The y of an optimal basis of the relaxed program on a part, (C,); None where HiGHS does not reach one."""
     solver, scale = _load(part, integer=False)
+    solver.setOptionValue("simplex_iteration_limit", MOST_PIVOTS)
     solver.run()
     if solver.getModelStatus() != OPTIMAL:
         return None

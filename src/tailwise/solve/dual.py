@@ -19,10 +19,11 @@ from .shards import smallest
 
 OPEN_ELEMENTS = 1_000_000  # size of the part in memory: 8 MB in float64, more for larger matrices
 OPEN_SHARE = 25  # of a large matrix, a twenty-fifth, up to 320 MB
-POLISH_ELEMENTS = 120_000  # HiGHS takes about 0.1 s for so many
+POLISH_ELEMENTS = 400_000  # HiGHS takes about a second for so many
 MOST_ROUNDS = 20
 STAGES_PER_ROUND = 2
 SHRINK = 3.0  # each stage leaves a third of the rows within μ of the threshold
+TIED_WIDTH = 0.05  # of λ
 LP_SHARE = 0.1  # share of the gap that the relaxation may use up
 
 
@@ -51,7 +52,7 @@ def maximise(
     y = np.clip(warm, -program.lam, program.lam) if warm is not None else _sampled_duals(program, rng)
     best = point = evaluate(program, y)
     most = size = _most_open(program)
-    near = max(2, min(program.budget, program.rows.size // 2) // 12)
+    near = max(2, min(program.rows.size // 4, max(program.budget // 12, program.rows.classes)))
     for turn in range(MOST_ROUNDS):
         part, width = _open_part(program, point, size)
         duals, near = _descend(part, point, near, width)
@@ -59,7 +60,7 @@ def maximise(
         best = max(best, point, key=lambda p: p.bound)
         missing = gap_between(duals.relaxed, best.bound)
         report(f"dual round {turn + 1}: bound {best.bound:.6g}, relaxation within {missing:.1e}")
-        if not duals.at_trust_limit and missing <= LP_SHARE * effort.gap:
+        if duals.converged and missing <= LP_SHARE * effort.gap:
             return best
         if effort.expired or near < 2:
             break
@@ -84,7 +85,7 @@ def _sampled_duals(program: Program, rng: np.random.Generator) -> Float64Array:
         if theta is None:
             theta = float(np.quantile(part.cost, program.budget / rows.size))
         for near in (1.0, 0.25, 0.08) if size == sizes[0] else (0.08, 0.03):
-            mu = _width_holding(part.excess(y, theta), int(near * budget))
+            mu = _width_holding(part.excess(y, theta), int(near * budget), TIED_WIDTH * lam)
             duals = newton.minimise(part, y, theta, mu, tolerance=1e-2 * budget, trust=np.inf)
             y, theta = duals.y, duals.theta
     return y
@@ -123,7 +124,7 @@ def _descend(part: newton.Part, point: DualPoint, near: int, width: float) -> tu
     tolerance = 1e-4 * max(1.0, part.budget / len(y))
     stage = 0
     while True:
-        mu = _width_holding(part.excess(y, theta), near)
+        mu = _width_holding(part.excess(y, theta), near, TIED_WIDTH * part.lam / 4**stage)
         duals = newton.minimise(part, y, theta, mu, tolerance=tolerance, trust=0.8 * width)
         if duals.at_trust_limit or near < 2:
             return duals, near
@@ -133,12 +134,15 @@ def _descend(part: newton.Part, point: DualPoint, near: int, width: float) -> tu
         y, theta = duals.y, duals.theta
 
 
-def _width_holding(excess: Float64Array, count: int) -> float:
-    """Distance from the threshold within which `count` rows lie: the smoothing that suits the scale of the costs."""
+def _width_holding(excess: Float64Array, count: int, if_tied: float) -> float:
+    """Distance from the threshold within which `count` rows lie: the smoothing that suits the scale of the costs.
+
+    Where so many rows lie on the threshold itself their distances say nothing of the scale; then `if_tied` is taken.
+    """
     distance = np.abs(excess)
     count = min(max(count, 1), len(distance) - 1)
-    floor = 1e-7 * float(distance.max()) + 1e-12
-    return max(floor, float(np.partition(distance, count)[count]))
+    width = float(np.partition(distance, count)[count])
+    return width if width > 1e-7 * float(distance.max()) + 1e-12 else if_tied
 
 
 def _polish(program: Program, point: DualPoint, effort: Effort) -> DualPoint:

@@ -18,6 +18,7 @@ GRAM_ROWS = 4096
 HESSIAN_ROWS = 40  # per dual
 MOST_STEPS = 25
 MOST_HALVINGS = 15
+ROUGHLY = 1e-3  # of the budget: a larger gradient means that no minimum was reached
 LONGEST = 30.0  # in units of μ
 
 
@@ -48,15 +49,18 @@ class Duals:
     y: Float64Array  # (C,)
     theta: float
     relaxed: float
+    converged: bool  # near enough to a minimum for `relaxed` to mean something
     at_trust_limit: bool
 
 
-def _duals(part: Part, y: Float64Array, theta: float, mu: float, *, at_trust_limit: bool) -> Duals:
+def _duals(part: Part, y: Float64Array, theta: float, mu: float, *, at_trust_limit: bool = False) -> Duals:
     """At a minimum, −F + μ·ΣH(z_i) is the objective of the fractional z = σ(x/μ), and so above the relaxed optimum."""
     x, value = _value(part, y, theta, mu)
     z = expit(x / mu)
     relaxed = part.inside_cost - value + mu * float((entr(z) + entr(1 - z)).sum())
-    return Duals(y, theta, relaxed, at_trust_limit)
+    gradient, _, _, free = _face(part, y, part.rows.T @ z + part.inside)
+    left = np.abs(gradient[free]).sum() + abs(float(z.sum()) - part.budget)
+    return Duals(y, theta, relaxed, bool(left <= ROUGHLY * max(1.0, part.budget)), at_trust_limit)
 
 
 def target_value(ranges: Ranges, y: Float64Array) -> float:
@@ -78,9 +82,8 @@ def minimise(part: Part, y: Float64Array, theta: float, mu: float, *, tolerance:
     origin = x
     for _ in range(MOST_STEPS):
         z = expit(x / mu)
-        gradient, lower, upper = _face(part, y, part.rows.T @ z + part.inside)
+        gradient, lower, upper, free = _face(part, y, part.rows.T @ z + part.inside)
         theta_gradient = float(z.sum()) - part.budget
-        free = (lower < upper) & ~((y <= lower) & (gradient > 0)) & ~((y >= upper) & (gradient < 0))
         if np.abs(gradient[free]).sum() + abs(theta_gradient) < tolerance:
             break
         slope = np.append(gradient[free], theta_gradient)
@@ -105,7 +108,7 @@ def minimise(part: Part, y: Float64Array, theta: float, mu: float, *, tolerance:
         y, theta, x, value = new_y, new_theta, new_x, new_value
         if limited:
             return _duals(part, y, theta, mu, at_trust_limit=True)
-    return _duals(part, y, theta, mu, at_trust_limit=False)
+    return _duals(part, y, theta, mu)
 
 
 def _value(part: Part, y: Float64Array, theta: float, mu: float) -> tuple[Float64Array, float]:
@@ -118,8 +121,10 @@ def _value(part: Part, y: Float64Array, theta: float, mu: float) -> tuple[Float6
     return x, wanted + float(part.inside @ y) - part.budget * theta - target_value(part.ranges, y)
 
 
-def _face(part: Part, y: Float64Array, expected: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Gradient in y and the box [lower, upper] on which h is linear: a range target has a kink at y = 0.
+def _face(
+    part: Part, y: Float64Array, expected: Float64Array
+) -> tuple[Float64Array, Float64Array, Float64Array, BoolArray]:
+    """Gradient in y, the box [lower, upper] on which h is linear, and which y may move: a range has a kink at y = 0.
 
     Where y_k sits on the kink and neither side descends, the box shrinks to {0}.
     """
@@ -131,7 +136,8 @@ def _face(part: Part, y: Float64Array, expected: Float64Array) -> tuple[Float64A
     kink = low < high
     lower = np.where(kink & ~down, 0.0, -part.lam)
     upper = np.where(kink & ~up, 0.0, part.lam)
-    return gradient, lower, upper
+    free = (lower < upper) & ~((y <= lower) & (gradient > 0)) & ~((y >= upper) & (gradient < 0))
+    return gradient, lower, upper, free
 
 
 def _hessian(rows: Float64Array, weights: Float64Array, free: BoolArray, mu: float) -> Float64Array:

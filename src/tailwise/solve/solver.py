@@ -18,6 +18,7 @@ from .rounding import Core, anneal, open_core, swap_descent
 from .shards import smallest
 
 SWAP_CORE = 200  # rows, or two per class
+SWAP_ELEMENTS = 2_000_000  # beyond that a sweep of swaps takes seconds
 LARGEST_CORE = 200_000  # elements
 SEARCH_CORES = (150, 250)
 DEEP_CORE = 200
@@ -62,7 +63,8 @@ def _round(program: Program, point: DualPoint, effort: Effort, report: Report) -
     best = swap_descent(open_core(program, point, least))
     for size in (2 * least, _useful_rows(point, best)):
         report(f"rounding: gap {gap_between(best.value(), point.bound):.1e}")
-        if not _open(best, point.bound, effort) or size <= len(best.where):
+        too_large = size * program.rows.classes > SWAP_ELEMENTS
+        if not _open(best, point.bound, effort) or size <= len(best.where) or too_large:
             break
         best = _better(best, swap_descent(open_core(program, point, size)))
     return best

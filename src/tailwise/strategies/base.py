@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from ..balance.target import Target
 from ..errors import BadInput
 from ..registry import Registry
+from ..score.softmax import SCORES
 from ..solve.path import Balance, parse_balance, score_scale
 from ..types import Float64Array, Predictions, Selection
 from .select import by_score
@@ -71,6 +72,8 @@ class Base:
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ("proba",)
+    softmax_score: ClassVar[str | None] = None
+    """The name of a score, computed in the one read that checks the probabilities."""
 
     def __post_init__(self) -> None:
         parse_balance(self.balance)
@@ -81,14 +84,15 @@ class Base:
     ) -> Selection:  # fmt: skip
         """Choose `budget` rows of the pool; `counts` and `target` are those of `tailwise.select`."""
         self._check_needs(predictions)
-        task, _ = make_task(
-            predictions.proba, budget, counts=counts, target=target,
+        score = SCORES[self.softmax_score] if self.softmax_score else None
+        task, scores = make_task(
+            predictions.proba, budget, counts=counts, target=target, score=score,
             gap=self.gap, time_limit=self.time_limit, seed=seed, report=report,
         )  # fmt: skip
-        return self.choose(task, predictions)
+        return self.choose(task, predictions, scores)
 
-    def choose(self, task: Task, predictions: Predictions) -> Selection:
-        """The method itself, on checked input."""
+    def choose(self, task: Task, predictions: Predictions, scores: Float64Array) -> Selection:
+        """The method itself, on checked input; `scores` (N,) are those of `softmax_score`, zeros without one."""
         raise NotImplementedError
 
     def _check_needs(self, predictions: Predictions) -> None:
@@ -104,15 +108,15 @@ class ScoreStrategy(Base):
     scale: ClassVar[float | None] = None
     """What λ = 1 means relative to entropy; None: judged by the range of the scores."""
 
-    def choose(self, task: Task, predictions: Predictions) -> Selection:
+    def choose(self, task: Task, predictions: Predictions, scores: Float64Array) -> Selection:
         """Score, then solve."""
-        scores = self.scores(task, predictions)
-        scale = self.scale or score_scale(scores, task.rows.classes)
-        return by_score(task, scores, self.balance, scale=scale, method=self.name)
+        wanted = self.scores(task, predictions, scores)
+        scale = self.scale or score_scale(wanted, task.rows.classes)
+        return by_score(task, wanted, self.balance, scale=scale, method=self.name)
 
-    def scores(self, task: Task, predictions: Predictions) -> Float64Array:
-        """One number per row, larger = more wanted, (N,)."""
-        raise NotImplementedError
+    def scores(self, _task: Task, _predictions: Predictions, scores: Float64Array) -> Float64Array:
+        """One number per row, larger = more wanted, (N,); those of `softmax_score` unless a strategy says otherwise."""
+        return scores
 
 
 def pool_matrix(array: object, name: str, rows: int | None) -> Any:  # noqa: ANN401 - a float array of the user's dtype

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ..errors import BadInput
 from ..solve.coreset import robust_k_center
 from ..solve.path import parse_balance
-from ..types import Predictions, Selection
+from ..types import Float64Array, Predictions, Selection
 from .base import Base, strategy
 from .kcenter import both_embeddings
 from .task import Task
@@ -30,7 +30,7 @@ class CoreSet(Base):
                 "use kcenter with balance instead"
             )
 
-    def choose(self, task: Task, predictions: Predictions) -> Selection:
+    def choose(self, task: Task, predictions: Predictions, _scores: Float64Array) -> Selection:
         """`objective` is the radius, `bound` the smallest radius not ruled out."""
         pool, labelled = both_embeddings(task, predictions)
         found = robust_k_center(pool, labelled, task.budget, outliers=self.outliers, time_limit=self.time_limit)

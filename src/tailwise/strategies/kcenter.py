@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import BadInput
 from ..solve.greedy import GreedyPicks, k_center
 from ..solve.path import find_lam
-from ..types import Predictions, Selection
+from ..types import Float64Array, Predictions, Selection
 from .base import Base, pool_matrix, strategy
 from .task import Task
 
@@ -23,7 +23,7 @@ class KCenter(Base):
     name: ClassVar[str] = "kcenter"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
-    def choose(self, task: Task, predictions: Predictions) -> Selection:
+    def choose(self, task: Task, predictions: Predictions, _scores: Float64Array) -> Selection:
         """Algorithm 2; `informativeness` is the sum of the distances at which the picks were made."""
         pool, labelled = both_embeddings(task, predictions)
 

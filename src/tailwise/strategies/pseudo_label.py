@@ -7,11 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..score.softmax import entropy
 from ..solve.path import find_lam
 from ..solve.pseudo import solve_one_hot
-from ..solve.source import scan
-from ..types import IntArray, Predictions, Selection
+from ..types import Float64Array, IntArray, Predictions, Selection
 from .base import Base, strategy
 from .task import Task
 
@@ -22,10 +20,10 @@ class PseudoLabel(Base):
     """Entropy, balanced by counting each sample for its most probable class alone."""
 
     name: ClassVar[str] = "entropy-l1-pseudo-label"
+    softmax_score: ClassVar[str | None] = "entropy"
 
-    def choose(self, task: Task, predictions: Predictions) -> Selection:  # noqa: ARG002 - the interface of all
+    def choose(self, task: Task, _predictions: Predictions, scores: Float64Array) -> Selection:
         """Solve on the one-hot argmax; expected counts and l1 are reported for the softmax, as everywhere."""
-        scores = scan(task.rows, entropy)
         labels: IntArray = np.concatenate(
             [np.empty(0, dtype=np.int64), *task.rows.map(lambda where: task.rows.read(where).argmax(axis=1))]
         )

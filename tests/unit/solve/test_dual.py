@@ -65,3 +65,16 @@ def test_warm_duals_beyond_the_box_are_brought_into_it() -> None:
     point = maximise(program, Effort(), np.random.default_rng(0), np.full(4, 9.0))
     assert np.abs(point.y).max() <= 0.3
     assert point.bound == pytest.approx(relaxed_optimum(program), rel=1e-4)
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 12])
+@pytest.mark.parametrize("classes", [4, 150])
+def test_pools_of_a_few_rows_repeated_are_bounded_tightly(kinds: int, classes: int) -> None:
+    rng = np.random.default_rng(kinds)
+    which = np.repeat(np.arange(kinds), 1_200 // kinds)
+    proba, cost = rng.dirichlet(np.full(classes, 0.3), size=kinds)[which], rng.normal(size=kinds)[which]
+    omega = np.full(classes, 100 / classes)
+    program = Program(Rows(proba), cost, 100, 1.0, Ranges(omega, omega))
+    optimum = relaxed_optimum(program)
+    point = maximise(program, Effort(), np.random.default_rng(0), None)
+    assert point.bound == pytest.approx(optimum, rel=1e-4)
