@@ -15,7 +15,6 @@ from rich.text import Text
 
 from ..balance.measure import l1_score
 from ..report.tables import own_settings, score_rows, shared_settings, strategy_rows
-from ..solve.solver import PROVEN
 from .outcome import printable
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def certificate(batch: Selection) -> str:
     A gap of 7e-5 reads "within 0.007 % of the best possible batch".
     """
     if batch.status == "optimal":
-        return "optimal: no batch is better"
+        return "optimal: no batch is better, to one in a million"
     if not math.isfinite(batch.gap):
         return f"{batch.status}: this method gives no bound"
     within = f"within {percent(batch.gap)} of the best possible batch"
@@ -62,12 +61,12 @@ def certificate(batch: Selection) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent, never rounded down to a better one; below 1e-9 the solver calls a gap proven.
+    """A share in percent, never rounded down to a better one; below 1e-9 it is rounding noise.
 
     >>> percent(7.01e-5), percent(0.0123), percent(0.5), percent(1e-14)
     ('0.0071 %', '1.3 %', '50 %', '0 %')
     """
-    if share <= PROVEN:
+    if share <= 1e-9:
         return "0 %"
     digits = 1 - math.floor(math.log10(100 * share))
     up = math.ceil(round(100 * share * 10**digits, 6)) / 10**digits

@@ -110,7 +110,7 @@ def _best_triple(core: Core, least: float) -> tuple[IntArray, IntArray] | None:
     residual = core.residual()
     goal = np.append(residual, -depth)
     limit = float(np.abs(residual).sum()) + depth - least
-    nearest = tree.query(goal - points, k=NEIGHBOURS, p=1, distance_upper_bound=limit)
+    nearest = tree.query(goal - points, k=NEIGHBOURS, p=1, distance_upper_bound=limit, workers=-1)
     distance, found = np.asarray(nearest[0]), np.asarray(nearest[1])  # (1 + swaps, neighbours) each
     # members[i]: the swaps that point i of the tree is made of; 0 is the empty swap
     members = np.zeros((tree.n, 2), dtype=np.int64)

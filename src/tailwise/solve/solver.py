@@ -22,7 +22,7 @@ SWAP_ELEMENTS = 2_000_000  # beyond that a sweep of swaps takes seconds
 LARGEST_CORE = 200_000  # elements
 SEARCH_CORES = (150, 250)
 DEEP_CORE = 200
-KICK_SWAPS = 3
+KICK_SWAPS = (3, 6, 12)
 ANNEAL_STEPS = 1_000
 EXACT_ROWS = 40  # branch and bound on so few rows takes a second or two
 PROVEN = 1e-6  # a gap below one in a million is called optimal
@@ -104,7 +104,8 @@ def _search(
                 return best
     for turn in range(effort.kicks):
         at = turn % len(finds)
-        finds[at] = _better(finds[at], triple_descent(pair_descent(swap_descent(kick(finds[at], KICK_SWAPS, rng)))))
+        kicked = kick(finds[at], KICK_SWAPS[turn % len(KICK_SWAPS)], rng)
+        finds[at] = _better(finds[at], triple_descent(pair_descent(swap_descent(kicked))))
         if not still_open(f"kick {turn + 1}"):
             break
     return best

@@ -24,7 +24,7 @@ def test_a_percentage_is_never_better_than_the_truth_and_near_it(share: float) -
 
 
 def test_the_certificate_speaks_of_the_gap_only_where_there_is_one(batch: tailwise.Selection) -> None:
-    assert certificate(replace(batch, status="optimal")) == "optimal: no batch is better"
+    assert certificate(replace(batch, status="optimal")) == "optimal: no batch is better, to one in a million"
     within = replace(batch, status="within gap", gap=8e-5)
     assert certificate(within) == "within 0.0080 % of the best possible batch, certified"
     assert certificate(replace(within, status="time limit")).endswith("certified (time limit)")
