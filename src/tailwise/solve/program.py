@@ -74,7 +74,7 @@ class Effort:
 
     gap: float = 1e-4
     time_limit: float | None = None
-    restarts: int = 8
+    restarts: int = 12
     deep_searches: int = 1
     kicks: int = 0
     nodes: int = 2_000
@@ -85,7 +85,7 @@ class Effort:
         """A gap below 1e-4 asks for the last digits: more of everything."""
         if gap >= 1e-4:
             return cls(gap, time_limit)
-        return cls(gap, time_limit, restarts=14, deep_searches=4, kicks=20, nodes=20_000)
+        return cls(gap, time_limit, restarts=10, deep_searches=4, kicks=20, nodes=20_000)
 
     def since(self, started: float) -> Effort:
         """The same effort, its clock having started earlier."""

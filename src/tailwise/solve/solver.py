@@ -23,7 +23,7 @@ LARGEST_CORE = 200_000  # elements
 SEARCH_CORES = (150, 250)
 DEEP_CORE = 200
 KICK_SWAPS = (3, 6, 12)
-ANNEAL_STEPS = 1_000
+ANNEAL_STEPS = 2_000
 EXACT_ROWS = 40  # branch and bound on so few rows takes a second or two
 PROVEN = 1e-6  # a gap below one in a million is called optimal
 
