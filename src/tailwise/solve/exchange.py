@@ -1,13 +1,11 @@
-"""Several swaps at once: where no single swap gains, two or three together often do.
+"""Two swaps at once: where no single swap gains, a pair often does.
 
-In: a core at a local optimum. Out: a better one. Pairs are priced all against all; triples are nearest-neighbour
-queries in a k-d tree, which works while the classes are few.
+In: a core at a local optimum. Out: a better one; all pairs of the cheapest swaps are priced.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from ..types import Float64Array, IntArray
@@ -15,10 +13,7 @@ from .rounding import NOTABLE, Core
 from .shards import smallest
 
 PAIR_BLOCK = 256
-TRIPLE_COORDINATES = 24  # beyond that a k-d tree looks at every point
-TRIPLE_SWAPS = 300
-TRIPLE_PAIRS = 15_000
-NEIGHBOURS = 2  # the nearest may share a row with the query
+KICKED_SWAPS = 300  # kicks are drawn from so many
 PAIRED_SWAPS = 500
 MOST_ROUNDS = 50
 
@@ -34,22 +29,9 @@ def pair_descent(core: Core) -> Core:
     return core
 
 
-def triple_descent(core: Core) -> Core:
-    """Up to three swaps at once, until none gains; the core is returned as it is where there are many classes."""
-    if core.rows.shape[1] > TRIPLE_COORDINATES:
-        return core
-    least = NOTABLE * (1.0 + abs(core.value()))
-    for _ in range(MOST_ROUNDS):
-        triple = _best_triple(core, least)
-        if triple is None:
-            break
-        core = pair_descent(_exchanged(core, *triple))  # pairs are quicker to look through
-    return core
-
-
 def kick(core: Core, swaps: int, rng: np.random.Generator) -> Core:
     """A few random cheap swaps: a start from which descent may end elsewhere."""
-    outs, intos, _, _ = _cheap_swaps(core, TRIPLE_SWAPS)
+    outs, intos, _, _ = _cheap_swaps(core, KICKED_SWAPS)
     for swap in rng.permutation(np.arange(1, len(outs)))[:swaps]:
         if core.chosen[outs[swap]] and not core.chosen[intos[swap]]:
             core = _exchanged(core, outs[[swap]], intos[[swap]])
@@ -94,45 +76,3 @@ def _cheap_swaps(core: Core, most: int) -> tuple[IntArray, IntArray, Float64Arra
     price = np.append(0.0, core.cost[second] - core.cost[first])
     moves = np.concatenate([np.zeros((1, core.rows.shape[1])), core.rows[second] - core.rows[first]])
     return np.append(-1, first), np.append(-1, second), price, moves
-
-
-def _best_triple(core: Core, least: float) -> tuple[IntArray, IntArray] | None:
-    """Rows out and rows in of the best one to three swaps; None where nothing gains more than `least`.
-
-    The price of a set of moves is the last coordinate of their sum. Measured from far below, |price − depth| is the
-    price itself up to a constant, so the cheapest set is the nearest neighbour in city-block distance.
-    """
-    outs, intos, price, moves = _cheap_swaps(core, TRIPLE_SWAPS)
-    points = np.column_stack([moves, price])  # (1 + swaps, K + 1)
-    first, second = _cheap_pairs(core, outs, intos)
-    tree = KDTree(np.concatenate([points, points[first] + points[second]]), leafsize=32)
-    depth = 1.0 + 3 * float(np.abs(price).max(initial=0.0))
-    residual = core.residual()
-    goal = np.append(residual, -depth)
-    limit = float(np.abs(residual).sum()) + depth - least
-    nearest = tree.query(goal - points, k=NEIGHBOURS, p=1, distance_upper_bound=limit, workers=-1)
-    distance, found = np.asarray(nearest[0]), np.asarray(nearest[1])  # (1 + swaps, neighbours) each
-    # members[i]: the swaps that point i of the tree is made of; 0 is the empty swap
-    members = np.zeros((tree.n, 2), dtype=np.int64)
-    members[: len(points), 0] = np.arange(len(points))
-    members[len(points) :] = np.column_stack([first, second])
-    for at in np.argsort(distance, axis=None, kind="stable"):
-        query, rank = divmod(int(at), NEIGHBOURS)
-        if not np.isfinite(distance[query, rank]):
-            return None
-        swaps = np.array([query, *members[found[query, rank]]])
-        swaps = swaps[swaps > 0]
-        if len(set(outs[swaps])) == len(set(intos[swaps])) == len(swaps):
-            return outs[swaps], intos[swaps]
-    return None
-
-
-def _cheap_pairs(core: Core, outs: IntArray, intos: IntArray) -> tuple[IntArray, IntArray]:
-    """The pairs of different swaps with the least reduced cost, as positions in the list of swaps."""
-    reduced = core.reduced[intos] - core.reduced[outs]
-    first, second = np.triu_indices(len(outs) - 1, k=1)
-    first, second = first + 1, second + 1  # 0 is the empty swap
-    apart = (outs[first] != outs[second]) & (intos[first] != intos[second])
-    first, second = first[apart], second[apart]
-    cheap = smallest(reduced[first] + reduced[second], TRIPLE_PAIRS)
-    return first[cheap], second[cheap]

@@ -66,7 +66,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard to try: the gap wanted, a deadline, how often the search starts anew, goes deep and is kicked.
+    """How hard to try: the gap wanted, a deadline, how often the search starts anew and is kicked.
 
     Work is counted in restarts and nodes, not in seconds, so that the same call gives the same picks on a slow and on
     a fast machine; only a `time_limit` that is hit can change them.
@@ -75,8 +75,7 @@ class Effort:
     gap: float = 1e-4
     time_limit: float | None = None
     restarts: int = 12
-    deep_searches: int = 1
-    kicks: int = 0
+    kicks: int = 12
     nodes: int = 2_000
     started: float = field(default_factory=time.perf_counter)
 
@@ -85,7 +84,7 @@ class Effort:
         """A gap below 1e-4 asks for the last digits: more of everything."""
         if gap >= 1e-4:
             return cls(gap, time_limit)
-        return cls(gap, time_limit, restarts=10, deep_searches=4, kicks=20, nodes=20_000)
+        return cls(gap, time_limit, restarts=6, kicks=140, nodes=20_000)
 
     def since(self, started: float) -> Effort:
         """The same effort, its clock having started earlier."""
@@ -94,6 +93,10 @@ class Effort:
     def restarts_with(self, classes: int) -> int:
         """Fewer restarts where each costs more, so that the search takes about as long for any number of classes."""
         return math.ceil(self.restarts / (1 + classes / 100))
+
+    def kicks_with(self, classes: int) -> int:
+        """Fewer kicks where each costs more."""
+        return math.ceil(self.kicks / (1 + classes / 25))
 
     @property
     def expired(self) -> bool:

@@ -101,16 +101,22 @@ def swap_descent(core: Core, sweeps: int = 60) -> Core:
 
 
 def anneal(core: Core, rng: np.random.Generator, *, steps: int, hot: float, cold: float) -> Core:
-    """Heat-bath annealing: take a random chosen row out, put a row in with probability ∝ exp(−price / temperature)."""
+    """Heat-bath annealing: take a chosen row out, put a row in with probability ∝ exp(−price / temperature).
+
+    The row that leaves is the one with the higher reduced cost of two drawn at random: it is the likelier to be better
+    replaced.
+    """
     members, residual = np.flatnonzero(core.chosen), core.residual()
     if not 0 < len(members) < len(core.where):
         return core
     blocked = np.where(core.chosen, np.inf, 0.0) + core.cost
     best, change, lowest = members.copy(), 0.0, 0.0
     noise = rng.gumbel(size=(NOISE_ROWS, len(core.where)))  # argmin(price − T·noise) draws ∝ exp(−price / T)
-    places = rng.integers(len(members), size=steps)
+    places = rng.integers(len(members), size=(steps, 2)).tolist()
     temperatures = np.geomspace(hot, cold, steps)
-    for step, place in enumerate(places):
+    for step, (place, other) in enumerate(places):
+        if core.reduced[members[other]] > core.reduced[members[place]]:
+            place = other
         out = members[place]
         blocked[out] = core.cost[out]
         without = residual + core.rows[out]

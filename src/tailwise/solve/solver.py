@@ -11,7 +11,8 @@ from threadpoolctl import threadpool_limits
 from ..types import Float64Array, IntArray, gap_between
 from . import core as highs
 from .dual import DualPoint, maximise
-from .exchange import kick, pair_descent, triple_descent
+from .exchange import kick, pair_descent
+from .halves import MOST_COORDINATES, rechoose
 from .newton import Part
 from .program import Effort, Program, Report, Solution, silent
 from .rounding import Core, anneal, open_core, swap_descent
@@ -20,10 +21,14 @@ from .shards import smallest
 SWAP_CORE = 200  # rows, or two per class
 SWAP_ELEMENTS = 2_000_000  # beyond that a sweep of swaps takes seconds
 LARGEST_CORE = 200_000  # elements
-SEARCH_CORES = (150, 250)
-DEEP_CORE = 200
+SEARCH_CORES = (180, 240)
+KICK_CORE = 200
 KICK_SWAPS = (3, 6, 12)
-ANNEAL_STEPS = 2_000
+KICKED_FINDS = 2
+RECHOSEN_ROWS = 24
+RECHOSEN_SWAPS = 4
+RECHOSEN_WIDTHS = (20.0, 40.0)  # rows, counted from the threshold
+ANNEAL_STEPS = 2_000  # and as many more after each round through the cores
 EXACT_ROWS = 40  # branch and bound on so few rows takes a second or two
 PROVEN = 1e-6  # a gap below one in a million is called optimal
 
@@ -79,8 +84,8 @@ def _useful_rows(point: DualPoint, best: Core) -> int:
 def _search(
     program: Program, point: DualPoint, best: Core, effort: Effort, rng: np.random.Generator, report: Report
 ) -> Core:
-    """Annealing with paired swaps from several starts, triples on the best finds, then kicks; the best is kept."""
-    hot = max(best.value() - point.bound, 1e-12) / 25
+    """Annealing with paired swaps from several starts, then kicks from the best finds; the best is kept."""
+    hot = max(best.value() - point.bound, 1e-12) / 17
     useful = _useful_rows(point, best)
     cores = [open_core(program, point, max(size, useful)) for size in SEARCH_CORES]
     finds = [best]
@@ -92,23 +97,29 @@ def _search(
         return _open(best, point.bound, effort)
 
     for turn in range(effort.restarts_with(program.rows.classes)):
-        found = anneal(cores[turn % len(cores)], rng, steps=ANNEAL_STEPS, hot=hot, cold=hot / 10)
+        steps = ANNEAL_STEPS * (1 + turn // len(cores))
+        found = anneal(cores[turn % len(cores)], rng, steps=steps, hot=hot, cold=hot / 10)
         finds.append(pair_descent(swap_descent(found)))
         if not still_open(f"search {turn + 1}"):
             return best
-    finds = _distinct(finds)[: max(1, effort.deep_searches)]
-    for turn in range(effort.deep_searches):
-        if turn < len(finds):
-            finds[turn] = triple_descent(open_core(program, point, DEEP_CORE, finds[turn].picks()))
-            if not still_open(f"deep search {turn + 1}"):
-                return best
-    for turn in range(effort.kicks):
+    finds = [open_core(program, point, KICK_CORE, find.picks()) for find in _distinct(finds)[:KICKED_FINDS]]
+    for turn in range(effort.kicks_with(program.rows.classes)):
         at = turn % len(finds)
-        kicked = kick(finds[at], KICK_SWAPS[turn % len(KICK_SWAPS)], rng)
-        finds[at] = _better(finds[at], triple_descent(pair_descent(swap_descent(kicked))))
+        finds[at] = _better(finds[at], _kicked(finds[at], point.theta, turn, rng))
         if not still_open(f"kick {turn + 1}"):
             break
     return best
+
+
+def _kicked(core: Core, theta: float, turn: int, rng: np.random.Generator) -> Core:
+    """A few random swaps and a descent from there; where the classes are few, the best choice among many rows first."""
+    if core.rows.shape[1] > MOST_COORDINATES:
+        return pair_descent(swap_descent(kick(core, KICK_SWAPS[turn % len(KICK_SWAPS)], rng)))
+    width = RECHOSEN_WIDTHS[turn // KICKED_FINDS % len(RECHOSEN_WIDTHS)]
+    nearest = np.argsort(np.abs(core.reduced - theta), kind="stable")
+    weight = np.exp(-np.arange(len(nearest)) / width)
+    rows = rng.choice(nearest, size=min(RECHOSEN_ROWS, len(nearest)), replace=False, p=weight / weight.sum())
+    return pair_descent(rechoose(kick(core, RECHOSEN_SWAPS, rng), rows))
 
 
 def _distinct(finds: list[Core]) -> list[Core]:

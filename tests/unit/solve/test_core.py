@@ -61,7 +61,7 @@ def test_the_certificate_of_a_stopped_search_is_not_the_objective() -> None:
         rng = np.random.default_rng(seed)
         target = Ranges(np.full(4, 3.3), np.full(4, 3.4))
         program = Program(Rows(rng.dirichlet(np.full(4, 0.5), size=36)), rng.normal(size=36) * 0.2, 12, 1.0, target)
-        hasty = solve(program, Effort(gap=1e-9, restarts=0, deep_searches=0, nodes=1))
+        hasty = solve(program, Effort(gap=1e-9, restarts=0, kicks=0, nodes=1))
         careful = solve(program, Effort.for_gap(1e-9, None))
         assert hasty.bound <= careful.objective + 1e-9
         gaps.append(hasty.gap)

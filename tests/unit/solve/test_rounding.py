@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tailwise.balance.target import Ranges
-from tailwise.solve import exchange
 from tailwise.solve.dual import evaluate
-from tailwise.solve.exchange import pair_descent, triple_descent
+from tailwise.solve.exchange import kick, pair_descent
+from tailwise.solve.halves import rechoose
 from tailwise.solve.program import Program
 from tailwise.solve.rounding import Core, anneal, open_core, swap_descent
 from tailwise.solve.shards import Rows
+from tailwise.types import IntArray
 
 
 def make_core(seed: int, size: int = 60, classes: int = 4, width: float = 0.0) -> tuple[Program, Core]:
@@ -29,7 +30,7 @@ def make_core(seed: int, size: int = 60, classes: int = 4, width: float = 0.0) -
 @pytest.mark.parametrize("seed", range(8))
 def test_the_value_of_a_core_is_the_value_of_its_batch(seed: int, width: float) -> None:
     program, core = make_core(seed, width=width)
-    for step in (core, swap_descent(core), pair_descent(core), triple_descent(core)):
+    for step in (core, swap_descent(core), pair_descent(core), rechoose(core, np.arange(20))):
         assert step.value() == pytest.approx(program.value(step.picks()), abs=1e-10)
         assert len(step.picks()) == 12
 
@@ -49,12 +50,29 @@ def test_pair_descent_ends_where_no_two_swaps_gain(seed: int) -> None:
     assert found.value() <= best_exchange(found, 2) + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_triple_descent_ends_where_no_three_swaps_gain(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "NEIGHBOURS", 200)
-    _, core = make_core(seed, size=18)
-    found = triple_descent(swap_descent(core))
-    assert found.value() <= best_exchange(found, 3) + 1e-9
+@pytest.mark.parametrize("width", [0.0, 0.7])
+@pytest.mark.parametrize("count", [0, 1, 2, 11, 12])
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_chosen_anew_are_the_best_of_all_choices(seed: int, count: int, width: float) -> None:
+    program, core = make_core(seed, width=width)
+    rows = np.random.default_rng(seed).permutation(len(core.where))[:count]
+    found = rechoose(core, rows)
+    others = np.setdiff1d(np.arange(len(core.where)), rows)
+    assert found.chosen[others].tolist() == core.chosen[others].tolist()
+    assert len(found.picks()) == 12
+    assert found.value() == pytest.approx(best_choice(core, rows), abs=1e-9)
+    assert found.value() == pytest.approx(program.value(found.picks()), abs=1e-9)
+
+
+def best_choice(core: Core, rows: IntArray) -> float:
+    """The best value with as many of `rows` chosen as now, by trying them all."""
+    best = np.inf
+    for members in combinations(rows, int(core.chosen[rows].sum())):
+        chosen = core.chosen.copy()
+        chosen[rows] = False
+        chosen[list(members)] = True
+        best = min(best, core.choosing(chosen).value())
+    return best
 
 
 def best_exchange(core: Core, swaps: int) -> float:
@@ -69,14 +87,22 @@ def best_exchange(core: Core, swaps: int) -> float:
     return best
 
 
-def test_triples_find_what_pairs_cannot() -> None:
+def test_choosing_anew_finds_what_pairs_cannot() -> None:
     gains = []
     for seed in range(40):
         _, core = make_core(seed)
         paired = pair_descent(swap_descent(core))
-        gains.append(paired.value() - triple_descent(paired).value())
+        nearest = np.argsort(np.abs(core.reduced - np.median(core.reduced)))[:22]
+        gains.append(paired.value() - rechoose(paired, nearest).value())
     assert min(gains) >= 0
     assert max(gains) > 1e-6
+
+
+def test_a_kick_changes_the_batch_and_keeps_its_size() -> None:
+    _, core = make_core(1)
+    kicked = kick(core, 3, np.random.default_rng(0))
+    assert kicked.chosen.sum() == core.chosen.sum()
+    assert 0 < (kicked.chosen != core.chosen).sum() <= 6
 
 
 def test_annealing_is_never_worse_than_its_start_and_repeats_with_its_seed() -> None:
@@ -84,8 +110,3 @@ def test_annealing_is_never_worse_than_its_start_and_repeats_with_its_seed() -> 
     first, second = (anneal(core, np.random.default_rng(1), steps=400, hot=0.1, cold=0.01).picks() for _ in range(2))
     assert first.tolist() == second.tolist()
     assert anneal(core, np.random.default_rng(2), steps=400, hot=0.1, cold=0.01).value() <= core.value()
-
-
-def test_many_classes_leave_triples_alone() -> None:
-    _, core = make_core(0, classes=30)
-    assert triple_descent(core) is core
