@@ -13,7 +13,8 @@ from rich.table import Table
 from ..balance.measure import l1_score
 from ..errors import BadFile
 from ..learn.linear import LinearLearner
-from ..pool.digits import LabelledImages, load_digits
+from ..pool.digits import load_digits
+from ..pool.images import LabelledImages
 from ..pool.longtail import initial_set, keep_counts, step_profile
 from ..report.figures import Histogram, batch_figure, write_figure
 from ..strategies import make
@@ -66,8 +67,8 @@ def experiment(seed: int) -> Demo:
     first = initial_set(digits.labels, digits.classes, FIRST_PER_CLASS, rng)
     labelled, rest = digits.take(first), digits.take(np.setdiff1d(np.arange(len(digits)), first))
     pool = rest.take(keep_counts(rest.labels, step_profile(rest.counts(), FACTOR), rng))
-    model = LinearLearner(digits.classes, STRENGTH).fit(labelled.features, labelled.labels)
-    predictions = Predictions(proba=model.predict_proba(pool.features))
+    model = LinearLearner(digits.classes, STRENGTH).fit(labelled.inputs, labelled.labels)
+    predictions = Predictions(proba=model.predict_proba(pool.inputs))
     batches = tuple(_batch(name, balance, predictions, pool, labelled, seed) for name, balance in METHODS)
     return Demo(pool.counts(), labelled.counts(), batches)
 

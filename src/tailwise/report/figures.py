@@ -20,9 +20,9 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike
 
 from ..balance.measure import l1_score
+from ..files import write_whole
 from ..strategies.path import BalancePath
 from ..types import Float64Array
-from .files import write_whole
 
 BLUE, ORANGE, GREEN, POOL, INK, FAINT = "#2f5d8a", "#c8742b", "#4f8a5b", "#dfe3e8", "#22282f", "#b8bfc8"
 STYLE: Any = {  # matplotlib types its keys one by one

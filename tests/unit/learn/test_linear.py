@@ -13,7 +13,7 @@ from tailwise.pool.digits import load_digits
 def test_probabilities_are_those_of_scikit_learn_on_standardised_features(classes: int) -> None:
     digits = load_digits().take(np.arange(300))
     digits = digits.take(np.flatnonzero(digits.labels < classes))
-    features = digits.features.astype(np.float64)
+    features = digits.inputs.astype(np.float64)
     spread = features.std(axis=0)
     scaled = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1)
     reference = LogisticRegression(max_iter=2000).fit(scaled, digits.labels).predict_proba(scaled)
@@ -23,8 +23,8 @@ def test_probabilities_are_those_of_scikit_learn_on_standardised_features(classe
 
 def test_it_learns_digits_it_has_not_seen() -> None:
     digits = load_digits()
-    model = LinearLearner(10, strength=0.1).fit(digits.features[:1000], digits.labels[:1000])
-    right = model.predict_proba(digits.features[1000:]).argmax(axis=1) == digits.labels[1000:]
+    model = LinearLearner(10, strength=0.1).fit(digits.inputs[:1000], digits.labels[:1000])
+    right = model.predict_proba(digits.inputs[1000:]).argmax(axis=1) == digits.labels[1000:]
     assert right.mean() > 0.9
 
 
