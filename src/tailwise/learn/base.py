@@ -5,22 +5,14 @@ A `Learner` is settings and one method; a `Model` is what it has learnt and neve
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from ..errors import BadInput
 from ..pool.images import Inputs
 from ..registry import Registry
-from ..types import FloatArray, IntArray
-
-Progress: TypeAlias = Callable[[float, str], None]
-"""Called now and then with the share of the work that is done, 0 to 1, and what is being done."""
-
-
-def unheard(_done: float, _what: str) -> None:
-    """Report nothing."""
+from ..types import FloatArray, IntArray, Progress, unheard
 
 
 class Model(Protocol):
