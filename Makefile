@@ -7,12 +7,12 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCES := src tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types unit bench-speed clean
+.PHONY: help demo test lint format types unit bench-speed bench-quality clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: .venv/base.stamp ## Pick one batch from a long-tailed pool of digits, with and without balance
+demo: .venv/base.stamp ## Run a whole long-tailed experiment on embedded digits: a table of gains, a report
 	@$(BIN)/tailwise demo
 
 test: lint types ## Run everything that CI runs: lint, types, tests, doctests, coverage
@@ -35,8 +35,11 @@ unit: .venv/dev.stamp ## Run the unit tests and doctests alone, without coverage
 bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries (ARGS=--quick for a short run)
 	@$(BENCH)/python -m benchmarks.speed $(ARGS)
 
+bench-quality: .venv/dev.stamp ## Run the experiments behind docs/results (DATA=folder of the feature files; hours)
+	@$(BIN)/python -m benchmarks.quality --data "$(DATA)" $(ARGS)
+
 clean: ## Remove caches and results; the virtual environments stay
-	@rm -rf build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache tailwise-demo
+	@rm -rf build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache tailwise-demo tailwise-runs
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/base.stamp: pyproject.toml constraints.txt
@@ -48,7 +51,7 @@ clean: ## Remove caches and results; the virtual environments stay
 
 .venv/dev.stamp: .venv/base.stamp
 	@echo "Adding the development tools to .venv (needed once) …"
-	@$(BIN)/python $(INSTALL) -c constraints.txt -e '.[dev]'
+	@$(BIN)/python $(INSTALL) -c constraints.txt -e '.[dev,torch,tracking]'
 	@touch $@
 
 .venv-bench/bench.stamp: pyproject.toml constraints.txt benchmarks/requirements.txt

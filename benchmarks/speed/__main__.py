@@ -11,11 +11,12 @@ import os
 import sys
 import time
 
-from . import command_line, kcenter, libraries, million, results, small_hard, small_pool, wide
+from . import command_line, kcenter, libraries, million, results, small_hard, small_pool, training, wide
 from .measured import Measured, Row, Run, Sheet
 from .page import machine, missing_peers, shown, write_page
 
-ROWS = [module.ROW for module in (small_pool, million, wide, small_hard, command_line, kcenter, libraries)]
+MODULES = (small_pool, million, wide, small_hard, command_line, kcenter, libraries, training)
+ROWS = [module.ROW for module in MODULES]
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-
 FIRST_SEED = 1_000  # pools below played a part in choosing the solver's constants; these did not
 
 

@@ -17,6 +17,7 @@ from .measured import Measured, Run
 FILE = Path(__file__).parent / "results.csv"
 COLUMNS = ("row", "instance", "seed", "quantity", "value", "limit", "met", "note", "mode", "date", "source")
 FULLNESS = {"full": 3, "quick": 2, "full, no peers": 1, "quick, no peers": 0}
+ENGINE = ("balance", "cli", "score", "solve", "strategies")  # the rooms whose speed is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,12 @@ def dated(found: Iterable[Measured], run: Run, source: str) -> list[Kept]:
 
 
 def source_state() -> str:
-    """A short digest of the library's source files, uncommitted changes included."""
+    """A short digest of the engine's source files, uncommitted changes included."""
     import tailwise
 
     home = Path(tailwise.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(home.rglob("*.py")):
+    for path in sorted(path for room in ENGINE for path in (home / room).rglob("*.py")):
         digest.update(path.relative_to(home).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:10]
 

@@ -7,6 +7,8 @@
     ├── PoolExhausted (ValueError)       more picks asked for than there are images
     ├── TargetUnreachable (ValueError)   a wish that no batch from this pool can meet
     ├── UnknownName (KeyError)           a name that is not in a registry
+    ├── LedgerBusy (RuntimeError)        another program holds the campaign's ledger
+    ├── NewerLedger (RuntimeError)       a campaign that a newer Tailwise has written
     ├── MissingExtra (ImportError)       an optional dependency is needed and absent
     └── SolverFailed (RuntimeError)      HiGHS ended in a state that cannot be used
 
@@ -46,6 +48,14 @@ class UnknownName(TailwiseError, KeyError):
     def __str__(self) -> str:
         """Show the message itself: KeyError would show its repr."""
         return str(self.args[0])
+
+
+class LedgerBusy(TailwiseError, RuntimeError):
+    """Another program holds the campaign's ledger."""
+
+
+class NewerLedger(TailwiseError, RuntimeError):
+    """A campaign that a newer Tailwise has written."""
 
 
 class MissingExtra(TailwiseError, ImportError):

@@ -6,7 +6,7 @@ Frozen, slotted dataclasses with shapes at the fields: N pool rows, C classes, b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,6 +25,13 @@ IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 Proba: TypeAlias = "FloatArray | str | Path"
 """Probabilities (N, C): an array (float16/32/64, memory-mapped or not), or a path to .npy or .parquet."""
+
+Progress: TypeAlias = Callable[[float, str], None]
+"""Called now and then with the share of the work that is done, 0 to 1, and what is being done."""
+
+
+def unheard(_done: float, _what: str) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

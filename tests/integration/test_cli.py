@@ -51,7 +51,7 @@ def process(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.usefixtures("proba")
 def test_a_process_ends_with_the_code_of_its_outcome() -> None:
-    done = process("select", "proba.npy", "-b", "12", "--balance", "1", "--json")
+    done = process("select", "proba.npy", "-b", "12", "--balance", "1", "--json", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(json.loads(done.stdout)["indices"]) == 12
     assert process("select", "proba.npy", "-b", "201").returncode == 4
@@ -335,14 +335,3 @@ def test_strategies_are_those_of_the_registry(capsys: pytest.CaptureFixture[str]
     assert run(["strategies"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in tailwise.strategies.STRATEGIES)
-
-
-@pytest.mark.usefixtures("proba")
-def test_the_demo_runs_and_the_same_seed_shows_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = []
-    for _ in range(2):
-        assert run(["demo", "--seed", "2"]) == 0
-        shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1]
-    assert shown[0].splitlines()[-1] == "Figure: tailwise-demo/batches.png"
-    assert max(map(len, shown[0].splitlines())) <= 80

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
+from .bench_app import bench
 from .request import Request
 
 HELP = """Pick the images worth labelling next: informative, class-balanced, with a certificate.
@@ -29,6 +30,7 @@ Exit codes:
 """
 
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(bench, name="bench")
 
 Proba = Annotated[Path, typer.Argument(help="Softmax of the pool, one row per image: .npy or .parquet.")]
 Budget = Annotated[int, typer.Option("--budget", "-b", min=1, help="How many images to pick.")]
@@ -140,10 +142,11 @@ def strategies(as_json: Json = False) -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure; made if it is absent.")] = Path("tailwise-demo"),
-    seed: Seed = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the results; made if it is absent.")] = Path("tailwise-demo"),
+    seeds: Annotated[str | None, typer.Option(help="Other seeds than 0,1,2.")] = None,
+    quiet: Quiet = False,
 ) -> None:
-    """Pick one batch from a long-tailed pool of digits, with and without balance; takes seconds, needs no files.
+    """Run a whole experiment on long-tailed digits: table of gains, label savings, report. A minute, needs no files.
 
     Example:
 
@@ -151,4 +154,4 @@ def demo(
     """
     from .demo import run_demo
 
-    run_demo(out, seed)
+    run_demo(out, seeds, quiet=quiet)

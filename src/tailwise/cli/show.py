@@ -201,6 +201,11 @@ def show_strategies() -> None:
     console.print("Scores are for tailwise select --score and tailwise.select(score=…).")
 
 
+def console_line(text: str) -> None:
+    """A line with markup on stdout."""
+    Console(highlight=False).print(text)
+
+
 def plain(text: str) -> str:
     """The user's own words, safe to print: no markup, no control characters."""
     return escape(printable(text))

@@ -1,48 +1,40 @@
-"""The handwritten digits that scikit-learn carries: 1,797 images of 8×8 pixels in 10 classes, no download.
-
-Nothing in, flat float32 features in [0, 1] and int64 labels out.
-"""
+"""The handwritten digits that scikit-learn carries: 1,797 images of 8×8 pixels in 10 classes, no download."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from ..types import FloatArray, IntArray
+from ..types import IntArray
+from .images import LabelledImages, Pool
+from .longtail import keep_counts
+from .registry import POOLS
 
-DIGIT_CLASSES = 10
+NAMES = tuple(str(digit) for digit in range(10))
 BRIGHTEST = 16.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledImages:
-    """Images with their true labels."""
-
-    features: FloatArray  # (N, d)
-    labels: IntArray  # (N,) in 0..classes-1
-    classes: int
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, indices: IntArray) -> LabelledImages:
-        """Some of the images, in the order of the indices."""
-        return LabelledImages(self.features[indices], self.labels[indices], self.classes)
-
-    def counts(self) -> IntArray:
-        """Images per class, (C,); a class without images counts 0, it is not missing."""
-        return np.bincount(self.labels, minlength=self.classes).astype(np.int64)
+TEST_PER_CLASS = 40
+SPLIT_SEED = 0  # which digits are tested on is part of the data set, not of an experiment
 
 
 def load_digits() -> LabelledImages:
-    """All 1,797 digits.
+    """All 1,797 digits, flat float32 features in [0, 1].
 
     >>> digits = load_digits()
-    >>> digits.features.shape, digits.counts().tolist()
+    >>> digits.inputs.shape, digits.counts().tolist()
     ((1797, 64), [178, 182, 177, 183, 181, 182, 181, 179, 174, 180])
     """
     from sklearn.datasets import load_digits as bundled
 
     features, labels = bundled(return_X_y=True)
-    return LabelledImages((features / BRIGHTEST).astype(np.float32), labels.astype(np.int64), DIGIT_CLASSES)
+    return LabelledImages((features / BRIGHTEST).astype(np.float32), labels.astype(np.int64), NAMES)
+
+
+@POOLS.register("digits")
+def digits(path: Path | None = None) -> Pool:  # noqa: ARG001 - needs no files
+    """The digits, 40 of each for the test."""
+    images = load_digits()
+    wanted = np.full(images.classes, TEST_PER_CLASS)
+    tested = keep_counts(images.labels, wanted, np.random.default_rng(SPLIT_SEED))
+    others: IntArray = np.setdiff1d(np.arange(len(images)), tested)
+    return Pool("digits", images.take(others), images.take(tested))

@@ -26,14 +26,17 @@ def step_profile(counts: IntArray, factor: float, tail: IntArray | None = None) 
     return _whole(counts * fractions)
 
 
-def exponential_profile(counts: IntArray, factor: float) -> IntArray:
-    """n_k = n·IF^(k/(C−1)): class 0 keeps all, the last class the fraction `factor`.
+def exponential_profile(counts: IntArray, factor: float, order: IntArray | None = None) -> IntArray:
+    """n_k = n·IF^(k/(C−1)) with k the place in `order`: the first class keeps all, the last the fraction `factor`.
 
     >>> exponential_profile(np.array([100, 100, 100]), 0.01).tolist()
     [100, 10, 1]
+    >>> exponential_profile(np.array([100, 100, 100]), 0.01, order=np.array([2, 0, 1])).tolist()
+    [10, 1, 100]
     """
     _check_factor(factor)
-    places = np.arange(len(counts)) / max(len(counts) - 1, 1)  # (C,), 0 … 1
+    places = np.empty(len(counts))  # (C,), 0 … 1
+    places[slice(None) if order is None else order] = np.arange(len(counts)) / max(len(counts) - 1, 1)
     return _whole(counts * factor**places)
 
 

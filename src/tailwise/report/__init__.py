@@ -1,1 +1,1 @@
-"""What is shown and kept of a result: tables, figures and files. matplotlib loads with `report.figures` alone."""
+"""What is shown and kept of a result: tables, figures and files. matplotlib loads with the figures alone."""

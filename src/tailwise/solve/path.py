@@ -58,7 +58,7 @@ class Sweep:
 
 def quick_effort(time_limit: float | None = None) -> Effort:
     """Enough for a rule: a gap of 1e-3, and a short search where swaps alone do not reach it."""
-    return Effort(gap=1e-3, time_limit=time_limit, restarts=2, nodes=200)
+    return Effort(gap=1e-3, time_limit=time_limit, restarts=2, kicks=0, nodes=0)
 
 
 def score_scale(scores: Float64Array, classes: int) -> float:

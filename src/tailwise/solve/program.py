@@ -74,7 +74,7 @@ class Effort:
 
     gap: float = 1e-4
     time_limit: float | None = None
-    restarts: int = 12
+    restarts: int = 6
     kicks: int = 12
     nodes: int = 2_000
     started: float = field(default_factory=time.perf_counter)
@@ -92,7 +92,7 @@ class Effort:
 
     def restarts_with(self, classes: int) -> int:
         """Fewer restarts where each costs more, so that the search takes about as long for any number of classes."""
-        return math.ceil(self.restarts / (1 + classes / 100))
+        return math.ceil(self.restarts / (1 + classes / 1000))
 
     def kicks_with(self, classes: int) -> int:
         """Fewer kicks where each costs more."""

@@ -44,9 +44,11 @@ def solve(
         point = maximise(program, effort, rng, warm, report)
         best, bound = _round(program, point, effort, report), point.bound
         if _open(best, bound, effort):
-            best = _search(program, point, best, effort, rng, report)
+            best, bound = _prove(program, point, best, effort, report)  # in a small pool that may be all there is to do
         if _open(best, bound, effort):
-            best, bound = _prove(program, point, best, effort, report)
+            best = _search(program, point, best, effort, rng, report)
+            best, proven = _prove(program, point, best, effort, report)
+            bound = max(bound, proven)
         return _certified(program, point, best.picks(), bound, effort)
 
 
@@ -134,7 +136,7 @@ def _better(best: Core, found: Core) -> Core:
 
 def _prove(program: Program, point: DualPoint, best: Core, effort: Effort, report: Report) -> tuple[Core, float]:
     """Fix the rows whose reduced cost alone exceeds what is left to gain; branch and bound on the others if few."""
-    if effort.nodes == 0:
+    if effort.nodes == 0 or not _open(best, point.bound, effort):
         return best, point.bound
     left = best.value() - point.bound
     undecided = int((np.abs(point.reduced - point.theta) <= left * (1 + 1e-9)).sum())

@@ -13,6 +13,7 @@ from .least_confidence import LeastConfidence
 from .margin import Margin
 from .pseudo_label import PseudoLabel
 from .random import Random
+from .typiclust import TypiClust, cold_start
 from .vaal import Vaal
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "PseudoLabel",
     "Random",
     "Strategy",
+    "TypiClust",
     "Vaal",
+    "cold_start",
     "make",
 ]

@@ -75,6 +75,6 @@ def test_a_random_tail_is_the_half_of_the_classes_that_the_step_profile_cuts() -
 def test_digits_are_whole_and_scaled() -> None:
     digits = load_digits()
     assert len(digits) == 1797
-    assert (digits.features.min(), digits.features.max()) == (0.0, 1.0)
+    assert (digits.inputs.min(), digits.inputs.max()) == (0.0, 1.0)
     few = digits.take(np.flatnonzero(digits.labels == 3))
     assert few.counts().tolist() == [0, 0, 0, 183, 0, 0, 0, 0, 0, 0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tailwise
-from tailwise.report.figures import Histogram, batch_figure, path_figure, write_figure
+from tailwise.report.figures import path_figure, write_figure
 from tailwise.strategies.path import BalancePath
 
 
@@ -26,28 +26,6 @@ def test_the_path_is_drawn_with_its_numbers_and_the_chosen_lambda(path: BalanceP
     for axes in figure.axes:
         assert f"λ = {path.chosen:.3g}" in [text.get_text() for text in axes.texts]
         assert axes.lines[1].get_xdata()[0] == path.chosen
-
-
-def test_batches_are_drawn_as_shares_before_the_pool() -> None:
-    figure = batch_figure([Histogram("a", [1, 3]), Histogram("b", [2, 2], "a note")], [30, 10])
-    pool, batch = figure.axes[0].containers
-    assert [bar.get_height() for bar in pool] == [0.75, 0.25]
-    assert [bar.get_height() for bar in batch] == [0.25, 0.75]
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["a", "b"]
-    assert figure.axes[0].texts[0].get_text() == "L1 score 0.50"
-    assert figure.axes[1].texts[0].get_text() == "a note"
-
-
-def test_panels_share_their_scale() -> None:
-    figure = batch_figure([Histogram("a", [1, 3]), Histogram("b", [4, 0])], [30, 10])
-    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
-    assert figure.axes[0].get_ylim()[1] >= 1.0
-
-
-def test_many_classes_and_an_empty_batch_can_be_drawn(tmp_path: Path) -> None:
-    figure = batch_figure([Histogram("none", np.zeros(100))], np.arange(100))
-    assert len(figure.axes[0].get_xticks()) < 20
-    write_figure(figure, tmp_path / "many.png")
 
 
 @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])

@@ -9,7 +9,8 @@ import pytest
 
 import tailwise
 from tailwise.errors import BadFile, BadInput, MissingExtra
-from tailwise.report.files import PICK_SUFFIXES, check_writable, write_picks, write_sweep, write_whole
+from tailwise.files import write_whole
+from tailwise.report.files import PICK_SUFFIXES, check_writable, write_picks, write_sweep
 
 
 @pytest.fixture

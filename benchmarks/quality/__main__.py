@@ -1,0 +1,77 @@
+"""`python -m benchmarks.quality --data FOLDER`: run the studies, go on where they were, write docs/results."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.quality.studies import STUDIES, Study
+from tailwise.bench.runner import keep_results, run_experiment, status_of
+from tailwise.bench.store import Store
+from tailwise.bench.sweep import kept_sweeps
+from tailwise.cli.bench_show import Lines
+from tailwise.report.experiment import write_report
+from tailwise.report.sweeps import sweep_of
+
+RESULTS = Path("docs/results")
+RUNS = Path("tailwise-runs/quality")
+
+
+def main() -> int:
+    """Run what is asked for; the exit code is the number of studies with failures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the feature files and CIFAR-10")
+    parser.add_argument("--only", action="append", default=[], help="a study; may be given more than once")
+    parser.add_argument("--minutes", type=float, default=None, help="start no study after so many minutes")
+    parser.add_argument("--report-only", action="store_true", help="write the results of what is there")
+    parser.add_argument("--list", action="store_true", help="show the studies and stop")
+    given = parser.parse_args()
+    wanted = [study for study in STUDIES if not given.only or study.name in given.only]
+    if given.list:
+        print("\n".join(study.name for study in wanted))
+        return 0
+    started, failures = time.monotonic(), 0
+    for study in wanted:
+        late = given.minutes is not None and time.monotonic() - started > 60 * given.minutes
+        failures += run_study(study, given.data, run=not (given.report_only or late))
+    return failures
+
+
+def run_study(study: Study, data: Path, *, run: bool) -> bool:
+    """Run a study and write what is there of it; whether a trial failed."""
+    experiment = study.make()
+    experiment = experiment.model_copy(
+        update={"pool": experiment.pool.model_copy(update={"path": str(data / study.data)})}
+    )
+    store = Store(RUNS / study.name)
+    failed: dict[str, str] = {}
+    if run:
+        status = status_of(experiment, store)
+        print(f"\n{study.name}: {status.complete} of {status.trials} trials are done", file=sys.stderr)
+        failed = run_experiment(experiment, store, watchers=(Lines(status.trials - status.complete),))
+    if not store.folder.is_dir():
+        return bool(failed)
+    rows = keep_results(experiment, store)
+    if rows:
+        sweeps = [sweep_of(content) for content in kept_sweeps(experiment, store)]
+        page = write_report(rows, store.folder, title=study.name, sweeps=sweeps, config=experiment.to_toml())
+        publish(store.folder, RESULTS / study.name)
+        print(f"{study.name}: {len(rows)} rows; {page}", file=sys.stderr)
+    return bool(failed)
+
+
+def publish(source: Path, target: Path) -> None:
+    """What is small enough to keep with the project: tables as CSV and Markdown, figures as PNG, all rows."""
+    shutil.rmtree(target, ignore_errors=True)
+    for pattern in ("results.csv", "experiment.toml", "tables/*.csv", "tables/*.md", "figures/*.png"):
+        for file in sorted(source.glob(pattern)):
+            place = target / file.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, place)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""Probabilities that can be counted on: a temperature, and the class shares of the pool instead of the training set's.
+
+Softmax (n, C) in, softmax out; the program balances expected counts, so they must be right. Everything is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import BadInput
+from ..types import Float64Array, FloatArray, IntArray
+
+FLOOR = 1e-30  # a probability of 0 is read as this: wrong and sure, but not infinitely so
+BOUNDS = (0.1, 10.0)
+CHUNK_NUMBERS = 2**20
+BINS = 15
+MOST_STEPS = 1_000
+CHANGE = 1e-6
+
+Number = TypeVar("Number", bound=np.floating[Any])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PriorFit:
+    """The class shares of a pool, and how they were found.
+
+    Attributes
+    ----------
+    prior: (C,) shares that sum to 1.
+    likelihoods: log-likelihood before each step (with the pseudo-counts, as a log-posterior); it never falls.
+    converged: whether the last step changed the shares by less than the tolerance, in all.
+    """
+
+    prior: Float64Array
+    likelihoods: tuple[float, ...]
+    converged: bool
+
+
+def with_temperature(proba: NDArray[Number], temperature: float) -> NDArray[Number]:
+    """p^(1/T), with rows that sum to 1 again: T > 1 makes a model less sure. Any shape (…, C).
+
+    >>> with_temperature(np.array([[0.8, 0.2]]), 2.0).round(3).tolist()
+    [[0.667, 0.333]]
+    """
+    if not 0 < temperature < np.inf:
+        raise BadInput(f"temperature is {temperature}; it must be a number above 0")
+    flat = proba.reshape(-1, proba.shape[-1])
+    result = np.empty_like(flat)
+    for where in _blocks(flat):
+        rows = flat[where].astype(np.float64)
+        # Divided by the largest first: a small temperature must not turn a whole row into zeros.
+        rows = (rows / np.maximum(rows.max(axis=1, keepdims=True), FLOOR)) ** (1 / temperature)
+        result[where] = rows / rows.sum(axis=1, keepdims=True)
+    return result.reshape(proba.shape)
+
+
+def fit_temperature(proba: FloatArray, labels: IntArray, bounds: tuple[float, float] = BOUNDS) -> float:
+    """The temperature with the least negative log-likelihood of the labels, between the bounds.
+
+    The loss is convex in 1/T, so there is one minimum. Give probabilities of images that the model has not learnt from.
+    1 where there is no label to learn from.
+
+    >>> proba = np.array([[0.9, 0.1]] * 4)  # says 90 %, and is right in three of four
+    >>> f"{fit_temperature(proba, np.array([0, 0, 0, 1])):.3f}"
+    '2.000'
+    """
+    from scipy.optimize import minimize_scalar
+
+    if not len(labels):
+        return 1.0
+    logs = np.log(np.maximum(proba.astype(np.float64), FLOOR))
+    logs -= logs[np.arange(len(labels)), labels][:, None]  # (n, C), 0 at the true class
+
+    def loss(log_sharpness: float) -> float:
+        scaled = np.exp(log_sharpness) * logs
+        most = scaled.max(axis=1)
+        return float((most + np.log(np.exp(scaled - most[:, None]).sum(axis=1))).mean())
+
+    low, high = (float(-np.log(bound)) for bound in reversed(bounds))
+    best = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-7})
+    return float(np.exp(-best.x)) if best.fun < loss(0.0) else 1.0
+
+
+def shift_prior(proba: NDArray[Number], trained: ArrayLike, wanted: ArrayLike) -> NDArray[Number]:
+    """Bayes' rule for other class shares: p_k · wanted_k / trained_k, rows summing to 1 again. Any shape (…, C).
+
+    A class that was not trained (share 0) keeps its probabilities, since nothing is known of it; the others share the
+    rest. Shares need not sum to 1: labelled counts will do.
+
+    >>> shift_prior(np.array([[0.5, 0.5]]), [1, 1], [3, 1]).tolist()
+    [[0.75, 0.25]]
+    """
+    ratio, known = _ratio(*_shares(proba, trained=trained, wanted=wanted))
+    flat = proba.reshape(-1, proba.shape[-1])
+    result = np.empty_like(flat)
+    for where in _blocks(flat):
+        rows = flat[where].astype(np.float64)
+        rest = rows[:, known].sum(axis=1, keepdims=True)  # what the trained classes share, (m, 1)
+        rows[:, known] *= ratio[known]
+        total = rows[:, known].sum(axis=1, keepdims=True)
+        # No wanted class is possible here: such a row is left as it is.
+        rows[:, known] = np.where(total > 0, rows[:, known] * rest / np.maximum(total, FLOOR**2), flat[where][:, known])
+        result[where] = rows
+    return result.reshape(proba.shape)
+
+
+def estimate_prior(
+    proba: FloatArray, trained: ArrayLike, *, pseudo_count: float = 1.0, most_steps: int = MOST_STEPS,
+    tolerance: float = CHANGE,
+) -> Float64Array:  # fmt: skip
+    """The class shares of a pool, (C,), from the softmax of a model trained under other shares.
+
+    The EM of Saerens, Latinne and Decaestecker (2002), with `pseudo_count` images of each class added to the pool, so
+    that no class ends at 0. A class that was not trained takes no part in it: its share is what the model says of it
+    plus its pseudo-count; of a model that says 0, pseudo_count / (N + C·pseudo_count). Ends when a step changes the
+    shares by less than `tolerance` in all, or after `most_steps`.
+
+    >>> proba = np.array([[0.9, 0.1, 0.0]] * 8 + [[0.1, 0.9, 0.0]] * 2)
+    >>> estimate_prior(proba, [0.5, 0.5, 0.0], pseudo_count=0).round(3).tolist()
+    [0.875, 0.125, 0.0]
+    """
+    return fit_prior(proba, trained, pseudo_count=pseudo_count, most_steps=most_steps, tolerance=tolerance).prior
+
+
+def fit_prior(
+    proba: FloatArray, trained: ArrayLike, *, pseudo_count: float = 1.0, most_steps: int = MOST_STEPS,
+    tolerance: float = CHANGE,
+) -> PriorFit:  # fmt: skip
+    """`estimate_prior`, with the path that it took."""
+    (start,) = _shares(proba, trained=trained)
+    if not 0 <= pseudo_count < np.inf:
+        raise BadInput(f"pseudo_count is {pseudo_count}; it must be a number ≥ 0")
+    known = start > 0
+    unknown_mass = proba[:, ~known].sum(axis=0, dtype=np.float64)  # (C − known,), stays as it is
+    total = len(proba) + pseudo_count * len(start)
+    if not total:
+        return PriorFit(start, (), converged=True)
+    prior, moved = start.copy(), np.inf
+    likelihoods: list[float] = []
+    prior[~known] = (unknown_mass + pseudo_count) / total
+    prior[known] *= 1 - prior[~known].sum()
+    while moved >= tolerance and len(likelihoods) < most_steps:
+        ratio = np.where(known, prior / np.where(known, start, 1.0), 0.0)
+        mass, likelihood = _expectation(proba, ratio, known)
+        likelihoods.append(likelihood + pseudo_count * float(np.log(np.maximum(prior[known], FLOOR)).sum()))
+        new = np.where(known, (mass + pseudo_count) / total, prior)
+        moved = float(np.abs(new - prior).sum())
+        prior = new
+    return PriorFit(prior / prior.sum(), tuple(likelihoods), converged=moved < tolerance)
+
+
+def expected_calibration_error(proba: FloatArray, labels: IntArray, bins: int = BINS) -> float:
+    """How far the largest probability is from how often it is right: mean distance over equal bins, by their rows.
+
+    >>> expected_calibration_error(np.array([[0.9, 0.1]] * 10), np.array([0] * 6 + [1] * 4)).__round__(3)
+    0.3
+    """
+    if not len(labels):
+        return 0.0
+    sure = proba.max(axis=1).astype(np.float64)
+    right = proba.argmax(axis=1) == labels
+    # A bin is (low, high], as it is usually defined.
+    places = np.clip(np.ceil(sure * bins).astype(np.int64) - 1, 0, bins - 1)
+    distance = np.bincount(places, weights=sure - right, minlength=bins)
+    return float(np.abs(distance).sum() / len(labels))
+
+
+def _expectation(proba: FloatArray, ratio: Float64Array, known: NDArray[np.bool_]) -> tuple[Float64Array, float]:
+    """Expected images of each class under the present shares, (C,), and the log-likelihood of the pool."""
+    mass, likelihood = np.zeros(len(ratio)), 0.0
+    for where in _blocks(proba):
+        rows = proba[where].astype(np.float64)
+        weight = rows @ known.astype(np.float64)  # how much of a row the trained classes share, (m,)
+        evidence = rows @ ratio  # (m,)
+        possible = evidence > 0
+        scale = np.divide(weight, evidence, out=np.zeros_like(evidence), where=possible)
+        mass += (scale @ rows) * ratio
+        likelihood += float(weight[possible] @ np.log(evidence[possible] / weight[possible]))
+    return mass, likelihood
+
+
+def _ratio(trained: Float64Array, wanted: Float64Array) -> tuple[Float64Array, NDArray[np.bool_]]:
+    known = trained > 0
+    return np.divide(wanted, trained, out=np.zeros_like(trained), where=known), known
+
+
+def _shares(proba: FloatArray, **given: ArrayLike) -> list[Float64Array]:
+    """Class shares that sum to 1, checked."""
+    found = []
+    for name, values in given.items():
+        shares = np.array(values, dtype=np.float64)
+        if shares.shape != proba.shape[-1:]:
+            raise BadInput(f"{name} has the shape {shares.shape}, but the probabilities have {proba.shape[-1]} classes")
+        if not np.isfinite(shares).all() or (shares < 0).any() or not shares.sum() > 0:
+            raise BadInput(f"{name} shares must be numbers ≥ 0, not all of them 0")
+        found.append(shares / shares.sum())
+    return found
+
+
+def _blocks(rows: NDArray[Any]) -> Iterator[slice]:
+    """Slices of so many rows that their float64 copies stay small."""
+    step = max(1, CHUNK_NUMBERS // max(1, rows.shape[1]))
+    return (slice(start, start + step) for start in range(0, len(rows), step))

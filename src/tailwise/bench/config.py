@@ -1,0 +1,196 @@
+"""What an experiment is: a TOML file, read into frozen, checked objects in which every default can be seen.
+
+A file or the name of a preset in, an `Experiment` out; `to_toml` writes it back, defaults included.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from ..errors import BadFile, BadInput, UnknownName
+from ..learn import make_learner
+from ..learn.vaal import VaalSettings
+from ..pool import POOLS
+from ..registry import Registry
+from ..solve.path import parse_balance
+from ..strategies import make
+from .toml import dump
+
+Scalar = bool | int | float | str
+Setting = Scalar | list[Scalar]
+
+
+class Part(BaseModel):
+    """A section of the file: unknown keys are refused, nothing changes once it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PoolPart(Part):
+    """Which images."""
+
+    name: str
+    path: str = ""
+    """Where its files are, relative to where the command runs; empty: where the pool looks by itself."""
+    settings: dict[str, Setting] = {}
+
+
+class ImbalancePart(Part):
+    """How the pool is made long-tailed."""
+
+    profile: Literal["step", "exponential"] = "step"
+    factors: tuple[float, ...] = (1.0, 0.3, 0.1)
+    """Imbalance factors, one setting each; 1 is balanced."""
+    tail: Literal["last", "random"] | tuple[int, ...] = "last"
+
+
+class StartPart(Part):
+    """The first labelled set."""
+
+    initial: int = Field(gt=0)
+    draw: Literal["uniform", "pool"] = "uniform"
+    """uniform: as many of every class (the paper); pool: at random from the long-tailed pool (what really happens)."""
+
+
+class LearnerPart(Part):
+    """What is trained, from scratch, in each cycle."""
+
+    name: str = "linear"
+    settings: dict[str, Setting | dict[str, Setting]] = {}
+
+
+class CalibrationPart(Part):
+    """How probabilities are mended before the batch is balanced by them."""
+
+    kind: Literal["none", "temperature", "prior", "both"] = "none"
+    folds: int = Field(default=5, ge=2)
+
+
+class StrategyPart(Part):
+    """A strategy, once for each balance."""
+
+    name: str
+    balance: tuple[float | str, ...] = (0.0,)
+    settings: dict[str, Setting] = {}
+
+    @field_validator("balance", mode="before")
+    @classmethod
+    def _listed(cls, balance: object) -> object:
+        return balance if isinstance(balance, list | tuple) else [balance]
+
+
+class Experiment(Part):
+    """All of it."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    about: str = ""
+    pool: PoolPart
+    imbalance: ImbalancePart = ImbalancePart()
+    start: StartPart
+    budget: int = Field(gt=0)
+    """Labels per cycle."""
+    cycles: int = Field(default=4, ge=1)
+    """Batches that are chosen; cycle 0 is the model on the first labelled set."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    learner: LearnerPart = LearnerPart()
+    calibration: CalibrationPart = CalibrationPart()
+    lam: Literal["first", "every"] = "first"
+    """Where the balance is a rule or a wish: find λ in the first cycle and keep it (the paper), or in every one."""
+    passes: int = Field(default=10, ge=1)
+    """Dropout passes, for the strategies that need them."""
+    strategies: tuple[StrategyPart, ...] = Field(min_length=1)
+    vaal: dict[str, Setting] = {}
+    """Settings of VAAL's nets, for the strategies that need them."""
+
+    @property
+    def vaal_settings(self) -> VaalSettings:
+        """Those of the file, checked."""
+        settings: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in self.vaal.items()
+        }
+        return VaalSettings(**settings)
+
+    def to_toml(self) -> str:
+        """The file that gives this experiment, every default written out."""
+        return dump(self.model_dump(mode="json"))
+
+
+def read_experiment(source: str | Path) -> Experiment:
+    """An experiment from a file, or a preset by its name."""
+    path = Path(source)
+    if path.suffix == ".toml" or path.is_file():
+        if not path.is_file():
+            raise BadFile(f"there is no file {path}")
+        return parse_experiment(path.read_text(encoding="utf-8", errors="replace"), str(path))
+    try:
+        return parse_experiment(_presets()[str(source)], f"preset {source}")
+    except UnknownName as error:
+        raise UnknownName(f"{error}. A file of your own must end in .toml") from error
+
+
+def presets() -> list[Experiment]:
+    """Every preset that comes with Tailwise, by name."""
+    return [read_experiment(name) for name in _presets()]
+
+
+def parse_experiment(text: str, source: str) -> Experiment:
+    """An experiment from TOML, its names and settings checked before anything runs."""
+    try:
+        experiment = Experiment.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise BadFile(f"{source} is no TOML: {error}") from error
+    except ValidationError as error:
+        raise BadInput(f"{source}: {_first_fault(error)}") from error
+    try:
+        _check(experiment)
+    except (BadInput, UnknownName) as error:
+        raise BadInput(f"{source}: {error}") from error
+    return experiment
+
+
+def _check(experiment: Experiment) -> None:
+    """Make everything that has a name, so that a misspelt setting is found now and not after hours."""
+    _ = POOLS[experiment.pool.name]
+    make_learner(experiment.learner.name, **experiment.learner.settings)
+    known = {field.name for field in fields(VaalSettings)}
+    if unknown := sorted(set(experiment.vaal) - known):
+        raise BadInput(f"vaal has no setting {unknown[0]!r}; its settings are {', '.join(sorted(known))}")
+    _ = experiment.vaal_settings
+    for part in experiment.strategies:
+        for balance in part.balance:
+            parse_balance(balance)
+            make(part.name, balance=balance, **part.settings)
+    for field in ("seeds", "strategies"):
+        if len(set(_keys(getattr(experiment, field)))) < len(getattr(experiment, field)):
+            raise BadInput(f"{field} holds something twice")
+    if not experiment.seeds or min(experiment.seeds) < 0:
+        raise BadInput("seeds must be a list of whole numbers ≥ 0")
+    if not experiment.imbalance.factors:
+        raise BadInput("imbalance.factors is empty; [1.0] is a balanced pool")
+
+
+def _keys(items: tuple[Any, ...]) -> list[str]:
+    return [item.model_dump_json() if isinstance(item, Part) else str(item) for item in items]
+
+
+def _first_fault(error: ValidationError) -> str:
+    faults = error.errors()
+    where = ".".join(str(step) for step in faults[0]["loc"]) or "the file"
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{where}: {faults[0]['msg']}{more}"
+
+
+def _presets() -> Registry[str]:
+    """The text of every preset."""
+    found: Registry[str] = Registry("preset")
+    folder = resources.files(__package__) / "presets"
+    for file in sorted(folder.iterdir(), key=lambda item: item.name):
+        if file.name.endswith(".toml"):
+            found.register(file.name.removesuffix(".toml"))(file.read_text(encoding="utf-8"))
+    return found

@@ -1,0 +1,252 @@
+"""Runs the trials of an experiment on several processes with one thread each, and goes on after any crash.
+
+All state is in the folder: what is there is not done again, what a killed run left half done is. One run at a time
+holds the folder; the system lets go of it when a run dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import BadFile, TailwiseError
+from ..files import write_whole
+from .config import Experiment
+from .results import Row
+from .store import Store, write_rows
+from .sweep import sweep_lam
+from .trial_run import first_model, run_trial
+from .trials import Trial, trials_of
+
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)  # fmt: skip
+GLANCE = 0.2  # seconds between looks at the messages of the workers
+
+
+class Watcher(Protocol):
+    """Is told what happens while an experiment runs: a progress bar, TensorBoard, MLflow."""
+
+    def line(self, trial: Trial, done: float, what: str) -> None:
+        """A trial says what it is doing, and how much of it is done."""
+        ...
+
+    def finished(self, trial: Trial, rows: list[Row]) -> None:
+        """A trial has ended; its rows are on the disk."""
+        ...
+
+    def failed(self, trial: Trial, why: str) -> None:
+        """A trial could not go on; the others do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far an experiment is."""
+
+    trials: int
+    complete: int
+    cycles: int
+    cycles_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something for a worker to do."""
+
+    kind: str  # "model", "trial" or "sweep"
+    trial: Trial
+    then: tuple[Task, ...] = ()  # what can begin once it is done
+
+
+def status_of(experiment: Experiment, store: Store) -> Status:
+    """Count what is there."""
+    trials = list(trials_of(experiment))
+    done = [sum(1 for _ in store.cycles(trial)) for trial in trials]
+    complete = sum(store.is_complete(trial) for trial in trials)
+    return Status(len(trials), complete, len(trials) * (experiment.cycles + 1), sum(done))
+
+
+def collect(experiment: Experiment, store: Store) -> list[Row]:
+    """All rows that are there, in the order of the trials."""
+    return [cycle.row for trial in trials_of(experiment) for cycle in store.cycles(trial)]
+
+
+def run_experiment(
+    experiment: Experiment, store: Store, *, processes: int | None = None, watchers: tuple[Watcher, ...] = ()
+) -> dict[str, str]:
+    """Do all that is not done yet; gives the reasons of the trials that failed, by title."""
+    try:
+        store.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadFile(f"cannot make the folder {store.folder}: {error.strerror or error}") from error
+    with _alone(store.folder):
+        write_whole(store.folder / "experiment.toml", experiment.to_toml().encode())
+        waiting = [trial for trial in trials_of(experiment) if not store.is_complete(trial)]
+        workers = max(1, min(processes or os.cpu_count() or 1, max(len(waiting), 1)))
+        failures = _run_here if workers == 1 else _run_apart
+        failed = failures(_plan(waiting, experiment), store, workers, watchers)
+        keep_results(experiment, store)
+    return failed
+
+
+def keep_results(experiment: Experiment, store: Store) -> list[Row]:
+    """Write all rows as results.csv, and as .parquet where pyarrow is installed."""
+    rows = collect(experiment, store)
+    write_rows(rows, store.folder / "results.csv")
+    with suppress(ImportError):  # an extra; the .csv holds the same
+        write_rows(rows, store.folder / "results.parquet")
+    return rows
+
+
+def _plan(waiting: list[Trial], experiment: Experiment) -> list[Task]:
+    """First the model of each world, then the trials that start from it; a sweep in the worlds of the first seed."""
+    worlds: dict[tuple[float, int], list[Trial]] = {}
+    for trial in waiting:
+        worlds.setdefault((trial.factor, trial.seed), []).append(trial)
+    plan = []
+    for (_, seed), trials in worlds.items():
+        sweeps = [Task("sweep", trials[0])] if seed == experiment.seeds[0] else []
+        plan.append(Task("model", trials[0], (*sweeps, *(Task("trial", trial) for trial in trials))))
+    return plan
+
+
+def _work(task: Task, store: Store, report: Any) -> list[Row]:  # noqa: ANN401 - a Progress
+    if task.kind == "trial":
+        return run_trial(task.trial, store, report)
+    (first_model if task.kind == "model" else sweep_lam)(task.trial, store, report)
+    return []
+
+
+def _run_here(plan: list[Task], store: Store, _workers: int, watchers: tuple[Watcher, ...]) -> dict[str, str]:
+    """In this process, one after the other."""
+    failed: dict[str, str] = {}
+    for first in plan:
+        for task in (first, *first.then):
+
+            def report(done: float, what: str, trial: Trial = task.trial) -> None:
+                for watcher in watchers:
+                    watcher.line(trial, done, what)
+
+            try:
+                rows = _work(task, store, report)
+            except Exception as error:  # whatever it is, the other trials go on
+                _tell_failure(task, error, watchers, failed)
+            else:
+                _tell_end(task, rows, watchers)
+    return failed
+
+
+def _run_apart(plan: list[Task], store: Store, workers: int, watchers: tuple[Watcher, ...]) -> dict[str, str]:
+    """On several processes; a worker whose parent has died ends itself."""
+    context = multiprocessing.get_context("spawn")
+    messages = context.Queue()
+    failed: dict[str, str] = {}
+    with _environment(ONE_THREAD), ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_begin, initargs=(messages, os.getpid())
+    ) as pool:  # fmt: skip
+        running: dict[Future[list[Row]], Task] = {pool.submit(_work_apart, first, store): first for first in plan}
+        trials = {task.trial.fingerprint: task.trial for first in plan for task in first.then}
+        try:
+            while running:
+                ended, _ = wait(running, timeout=GLANCE, return_when=FIRST_COMPLETED)
+                _pass_on(messages, trials, watchers)
+                for future in ended:
+                    task = running.pop(future)
+                    error = future.exception()
+                    if error is None:
+                        _tell_end(task, future.result(), watchers)
+                    else:
+                        _tell_failure(task, error, watchers, failed)
+                    # where a model failed, its trials fail with the same words
+                    running |= {pool.submit(_work_apart, other, store): other for other in task.then}
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+    return failed
+
+
+def _tell_end(task: Task, rows: list[Row], watchers: tuple[Watcher, ...]) -> None:
+    if task.kind == "trial":
+        for watcher in watchers:
+            watcher.finished(task.trial, rows)
+
+
+def _tell_failure(task: Task, error: BaseException, watchers: tuple[Watcher, ...], failed: dict[str, str]) -> None:
+    if task.kind == "model":
+        return
+    why = str(error) if isinstance(error, TailwiseError) else "".join(traceback.format_exception_only(error)).strip()
+    failed[f"{task.kind}: {task.trial.title}"] = why
+    for watcher in watchers:
+        watcher.failed(task.trial, why)
+
+
+_messages: Any = None  # set in a worker
+
+
+def _begin(messages: Any, parent: int) -> None:  # noqa: ANN401 - a queue of multiprocessing
+    """Prepare a worker."""
+    global _messages
+    _messages = messages
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process once its parent is gone: a killed run leaves nobody behind who writes."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _work_apart(task: Task, store: Store) -> list[Row]:
+    fingerprint = task.trial.fingerprint
+    return _work(task, store, lambda done, what: _messages.put((fingerprint, done, what)))
+
+
+def _pass_on(messages: Any, trials: dict[str, Trial], watchers: tuple[Watcher, ...]) -> None:  # noqa: ANN401 - a queue
+    while True:
+        try:
+            fingerprint, done, what = messages.get_nowait()
+        except queue.Empty:
+            return
+        for watcher in watchers:
+            watcher.line(trials[fingerprint], done, what)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Variables for the processes that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder; refuse where another run holds it."""
+    with (folder / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BadFile(f"another run is at work in {folder}; wait for it, or give another --out") from error
+        yield

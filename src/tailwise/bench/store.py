@@ -1,0 +1,164 @@
+"""Where an experiment's results are: a folder with one file per cycle of each trial, whole or absent.
+
+    FOLDER/experiment.toml                       what was asked for, every default written out
+    FOLDER/trials/NAME/cycle-00.json             the row of a cycle, with the checksum of its picks
+    FOLDER/trials/NAME/cycle-00.npy              the picks, as indices of the training set, best first
+    FOLDER/models/NAME/                          models of cycle 0, shared by trials
+    FOLDER/sweeps/NAME.json                      λ sweeps of the cycle-0 model
+    FOLDER/results.csv (and .parquet)            all rows, written when they are collected
+
+A damaged file counts as absent: its cycle, and those after it, are done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import BadFile
+from ..files import csv_bytes, npy_bytes, write_whole
+from ..types import IntArray
+from .results import Row
+from .trials import Trial
+
+NOT_REPEATABLE = ("seconds_fit", "seconds_predict", "seconds_select")  # all else is the same in every run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cycle:
+    """What is kept of one cycle."""
+
+    row: Row
+    picks: IntArray  # (b,) indices of the training set; empty in the last cycle
+
+    @property
+    def exhausted(self) -> bool:
+        """True where nothing was left to choose from."""
+        return sum(self.row.pool_counts) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The folder of an experiment."""
+
+    folder: Path
+
+    def trial(self, trial: Trial) -> Path:
+        """The folder of a trial."""
+        return self.folder / "trials" / trial.folder
+
+    def model(self, key: str) -> Path:
+        """The folder of a shared model."""
+        return self.folder / "models" / key
+
+    def sweep(self, name: str) -> Path:
+        """The file of a λ sweep."""
+        return self.folder / "sweeps" / f"{name}.json"
+
+    def cycles(self, trial: Trial) -> Iterator[Cycle]:
+        """The cycles that are there, from the first, up to the first that is missing or damaged."""
+        for number in range(trial.experiment.cycles + 1):
+            found = _read_cycle(self.trial(trial) / f"cycle-{number:02d}.json")
+            if found is None:
+                return
+            if number < trial.experiment.cycles and not len(found.picks) and not found.exhausted:
+                return  # it was the last cycle of a shorter experiment: this one needs its batch
+            yield found
+            if found.exhausted:
+                return
+
+    def is_complete(self, trial: Trial) -> bool:
+        """True where nothing is left to do."""
+        cycles = list(self.cycles(trial))
+        return bool(cycles) and (cycles[-1].exhausted or cycles[-1].row.cycle == trial.experiment.cycles)
+
+    def keep(self, trial: Trial, cycle: Cycle) -> None:
+        """Write a cycle: the picks first, then the row that names them."""
+        folder = self.trial(trial)
+        folder.mkdir(parents=True, exist_ok=True)
+        picks = npy_bytes(cycle.picks)
+        path = folder / f"cycle-{cycle.row.cycle:02d}.json"
+        write_whole(path.with_suffix(".npy"), picks)
+        content = {
+            "picks_sha256": hashlib.sha256(picks).hexdigest(),
+            "row": {name: _plain(value) for name, value in asdict(cycle.row).items()},
+        }
+        write_whole(path, json.dumps(content, allow_nan=False).encode())
+
+
+def write_rows(rows: list[Row], path: Path) -> None:
+    """All rows as .csv, or as .parquet; lists are JSON in .csv."""
+    names = [field.name for field in fields(Row)]
+    if path.suffix == ".parquet":
+        import pyarrow
+        from pyarrow import parquet
+
+        buffer = io.BytesIO()
+        parquet.write_table(pyarrow.Table.from_pylist([asdict(row) for row in rows]), buffer)
+        write_whole(path, buffer.getvalue())
+        return
+    cells = ([_cell(getattr(row, name)) for name in names] for row in rows)
+    write_whole(path, csv_bytes(names, cells))
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows from a .csv that `write_rows` wrote."""
+    import csv
+
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return [_row({name: _uncell(name, text) for name, text in line.items()}) for line in csv.DictReader(file)]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BadFile(f"cannot read results from {path}: {error}") from error
+
+
+def _read_cycle(path: Path) -> Cycle | None:
+    """A cycle; None where it is missing, damaged, or written by a version with other columns."""
+    try:
+        content = json.loads(path.read_bytes())
+        picks = path.with_suffix(".npy").read_bytes()
+        if hashlib.sha256(picks).hexdigest() != content["picks_sha256"]:
+            return None
+        return Cycle(_row(content["row"]), np.load(io.BytesIO(picks), allow_pickle=False))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _row(values: dict[str, Any]) -> Row:
+    """A row from plain values."""
+    return Row(**{name: _unplain(value) for name, value in values.items()})
+
+
+def _plain(value: object) -> object:
+    """JSON has no NaN, no infinity and no tuples."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _unplain(value: object) -> Any:  # noqa: ANN401 - whatever the column holds
+    if isinstance(value, list):
+        return tuple(_unplain(one) for one in value)
+    return math.nan if value is None else value
+
+
+def _cell(value: object) -> object:
+    plain = _plain(value)
+    return json.dumps(plain) if isinstance(plain, list) else "" if plain is None else plain
+
+
+def _uncell(name: str, text: str) -> object:
+    kind = {field.name: str(field.type) for field in fields(Row)}[name]
+    if kind.startswith("tuple"):
+        return json.loads(text)
+    if kind == "str":
+        return text
+    return int(text) if kind == "int" else float(text) if text else None

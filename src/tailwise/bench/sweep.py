@@ -1,0 +1,66 @@
+"""The λ sweep of the cycle-0 model (Fig. 4), with the two methods that it is compared to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..balance.measure import l1_score
+from ..files import write_whole
+from ..strategies import make
+from ..strategies.path import balance_path
+from ..types import Predictions, Progress, Selection, unheard
+from .config import Experiment
+from .store import Store
+from .trial_run import model_of_cycle_0, open_world
+from .trials import Trial, trials_of
+
+
+def sweep_lam(trial: Trial, store: Store, report: Progress = unheard) -> None:
+    """Sweep λ for entropy on the first pool of a trial, and keep the numbers."""
+    path = store.sweep(trial.folder)
+    if path.is_file():
+        return
+    with threadpool_limits(limits=1, user_api="blas"):
+        world = open_world(trial)
+        counts = world.train.take(world.split.labelled).counts()
+        model = model_of_cycle_0(trial, world, store, report)
+        report(0.5, f"{trial.setting}, seed {trial.seed}: λ sweep")
+        pool = world.train.take(world.left(world.split.labelled))
+        proba = np.asarray(model.predict_proba(pool.inputs))
+        budget = min(trial.experiment.budget, len(pool))
+        swept = balance_path(proba, budget, counts=counts, seed=trial.seed)
+
+        def reference(name: str, lam: float) -> dict[str, float]:
+            made = make(name, balance=lam).select(Predictions(proba), budget, counts=counts, seed=trial.seed)
+            return _point(made, l1_score(counts + made.expected_counts))
+
+        content = {
+            **swept.to_dict(),
+            "pool": world.pool.name,
+            "setting": trial.setting,
+            "references": {
+                "entropy": reference("entropy", 0.0),
+                "entropy-l1-pseudo-label": reference("entropy-l1-pseudo-label", swept.chosen),
+            },
+        }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(content, allow_nan=False).encode())
+
+
+def kept_sweeps(experiment: Experiment, store: Store) -> list[dict[str, Any]]:
+    """The sweeps of an experiment that are there and whole, as plain values."""
+    kept = []
+    for trial in trials_of(experiment):
+        try:
+            kept.append(json.loads(store.sweep(trial.folder).read_bytes()))
+        except (OSError, ValueError):
+            continue
+    return kept
+
+
+def _point(made: Selection, score: float) -> dict[str, float]:
+    return {"informativeness": made.informativeness, "l1": made.l1, "l1_score": score}

@@ -1,0 +1,209 @@
+"""Runs one trial: Algorithm 1 with an oracle that knows the labels, cycle by cycle, from wherever it was left."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from .._version import __version__
+from ..balance.measure import l1_score
+from ..cycle import Asking, Choice, Marks, choose, fit, mark
+from ..errors import BadFile
+from ..learn import make_learner
+from ..learn.base import Learner, Model
+from ..pool import LabelledImages, Pool, Split, load_pool, split
+from ..strategies import make
+from ..strategies.base import Strategy
+from ..types import IntArray, Progress, unheard
+from .config import Experiment, PoolPart
+from .results import Row
+from .store import Cycle, Store
+from .trials import Trial, balance_name
+
+NOWHERE = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """What all trials of one imbalance and one seed share."""
+
+    pool: Pool
+    split: Split
+    learner: Learner
+
+    @property
+    def train(self) -> LabelledImages:
+        """All that could be labelled."""
+        return self.pool.train
+
+    def left(self, labelled: IntArray) -> IntArray:
+        """What is not labelled yet, ascending."""
+        return np.setdiff1d(np.union1d(self.split.labelled, self.split.unlabelled), labelled)
+
+
+def open_world(trial: Trial) -> World:
+    """Read the pool and split it; both depend on the file and the seed alone."""
+    experiment = trial.experiment
+    pool = _read_pool(experiment.pool.model_dump_json())
+    parts = split(
+        pool.train.labels, pool.train.classes, tail=trial.tail, initial=experiment.start.initial,
+        draw=experiment.start.draw, seed=trial.seed,
+    )  # fmt: skip
+    return World(pool, parts, make_learner(experiment.learner.name, **experiment.learner.settings))
+
+
+@functools.lru_cache(maxsize=1)
+def _read_pool(part: str) -> Pool:
+    """A pool is read once per process."""
+    wanted = PoolPart.model_validate_json(part)
+    return load_pool(wanted.name, Path(wanted.path) if wanted.path else None, **wanted.settings)
+
+
+def run_trial(trial: Trial, store: Store, report: Progress = unheard) -> list[Row]:
+    """Do what is not done yet, and give all rows."""
+    done = list(store.cycles(trial))
+    if store.is_complete(trial):
+        return [cycle.row for cycle in done]
+    with threadpool_limits(limits=1, user_api="blas"):
+        world = open_world(trial)
+        for number in range(len(done), trial.experiment.cycles + 1):
+            cycle = _run_cycle(trial, world, store, done, number, _named(report, trial, number))
+            store.keep(trial, cycle)
+            done.append(cycle)
+            if cycle.exhausted:
+                break
+    return [cycle.row for cycle in done]
+
+
+def first_model(trial: Trial, store: Store, report: Progress = unheard) -> None:
+    """Train and keep the model of cycle 0, which all trials of the seed share."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        model_of_cycle_0(trial, open_world(trial), store, _named(report, trial, 0))
+
+
+def model_of_cycle_0(trial: Trial, world: World, store: Store, report: Progress) -> Model:
+    """The shared model: read, or trained and kept; a damaged one is trained again."""
+    labelled = world.split.labelled
+    folder = store.model(trial.model_key(labelled))
+    if folder.is_dir():
+        try:
+            return world.learner.load(folder)
+        except BadFile as fault:
+            report(0.0, f"training again: {fault}")
+    model = _train(trial, world, labelled, 0, folder.with_name(f"{folder.name}.checkpoint"), report)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    model.save(folder)
+    return model
+
+
+def _run_cycle(trial: Trial, world: World, store: Store, done: list[Cycle], number: int, report: Progress) -> Cycle:
+    """Fit → predict → select → label, once."""
+    started = time.perf_counter()
+    labelled = np.sort(np.concatenate([world.split.labelled, *(cycle.picks for cycle in done)]))
+    checkpoint = store.trial(trial) / "checkpoint"
+    model = (
+        model_of_cycle_0(trial, world, store, report)
+        if number == 0
+        else _train(trial, world, labelled, number, checkpoint, report)
+    )
+    fitted = time.perf_counter()
+    marks = mark(model, world.pool.test)
+    marked = time.perf_counter()
+    left = world.left(labelled)
+    choice = None
+    if number < trial.experiment.cycles and len(left):
+        strategy = _strategy(trial, done)
+        choice = choose(
+            strategy, world.learner, model, world.train.take(labelled), world.train.take(left).inputs,
+            min(trial.experiment.budget, len(left)), asking=_asking(trial.experiment),
+            seed=seed_of(trial.seed, number, "select"), report=report,
+        )  # fmt: skip
+    ended = time.perf_counter()
+    seconds = (fitted - started, marked - fitted, ended - marked)
+    picks = left[choice.selection.indices] if choice else NOWHERE
+    return Cycle(_row(trial, world, number, labelled, left, marks, choice, picks, seconds), picks)
+
+
+def _train(trial: Trial, world: World, labelled: IntArray, number: int, checkpoint: Path, report: Progress) -> Model:
+    """Train from scratch, going on from a checkpoint where there is one."""
+    seed = seed_of(trial.seed, number, "fit")
+    model = fit(world.learner, world.train.take(labelled), seed=seed, report=report, checkpoint=checkpoint)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return model
+
+
+def _strategy(trial: Trial, done: list[Cycle]) -> Strategy:
+    """The strategy, with the λ that cycle 0 found where it is to be kept."""
+    keep = trial.experiment.lam == "first" and bool(done)
+    balance = done[0].row.lam if keep else trial.balance
+    return make(trial.part.name, balance=balance, **trial.part.settings)
+
+
+def _asking(experiment: Experiment) -> Asking:
+    calibration = experiment.calibration
+    return Asking(calibration.kind, calibration.folds, experiment.passes, experiment.vaal_settings)
+
+
+def seed_of(seed: int, cycle: int, purpose: str) -> int:
+    """A seed of its own for each use, the same for all strategies.
+
+    >>> seed_of(0, 1, "fit") != seed_of(0, 1, "select")
+    True
+    """
+    words = np.random.SeedSequence([seed, cycle, *purpose.encode()]).generate_state(1)
+    return int(words[0] >> 1)
+
+
+def _row(
+    trial: Trial, world: World, number: int, labelled: IntArray, left: IntArray, marks: Marks,
+    choice: Choice | None, picks: IntArray, seconds: tuple[float, float, float],
+) -> Row:  # fmt: skip
+    train, tail = world.train, world.split.tail
+    counts = train.take(labelled).counts() if len(labelled) else np.zeros(train.classes, dtype=np.int64)
+    realised = np.bincount(train.labels[picks], minlength=train.classes)
+    batch = choice.selection if choice else None
+    return Row(
+        experiment=trial.experiment.name,
+        pool=world.pool.name,
+        setting=trial.setting,
+        imbalance=trial.factor,
+        learner=trial.experiment.learner.name,
+        strategy=trial.part.name,
+        balance=balance_name(trial.balance),
+        seed=trial.seed,
+        cycle=number,
+        labelled=len(labelled),
+        share=len(labelled) / len(train),
+        accuracy=marks.accuracy,
+        balanced_accuracy=marks.balanced_accuracy,
+        tail_accuracy=float(np.nanmean(marks.recalls[tail])) if len(tail) else np.nan,
+        l1_score=l1_score(counts),
+        recalls=tuple(marks.recalls.tolist()),
+        counts=tuple(counts.tolist()),
+        pool_counts=tuple(np.bincount(train.labels[left], minlength=train.classes).tolist()),
+        picks=len(picks),
+        lam=batch.lam if batch else np.nan,
+        gap=batch.gap if batch else np.nan,
+        informativeness=batch.informativeness if batch else np.nan,
+        l1=batch.l1 if batch else np.nan,
+        batch_l1_score=l1_score(realised) if batch else np.nan,
+        expected=tuple(batch.expected_counts.tolist()) if batch else (),
+        realised=tuple(realised.tolist()) if batch else (),
+        temperature=choice.calibration.temperature if choice else np.nan,
+        seconds_fit=seconds[0],
+        seconds_predict=seconds[1],
+        seconds_select=seconds[2],
+        version=__version__,
+    )
+
+
+def _named(report: Progress, trial: Trial, number: int) -> Progress:
+    """The same, with the trial's name in front and the share of the whole trial."""
+    cycles = trial.experiment.cycles + 1
+    return lambda done, what: report((number + done) / cycles, f"{trial.title}, cycle {number}: {what}")

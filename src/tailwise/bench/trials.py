@@ -1,0 +1,109 @@
+"""The trials of an experiment: one per imbalance, seed, strategy and balance, each with a name that is its content.
+
+Two trials have one fingerprint only if they give the same results; so nothing collides, and a file that gains a seed or
+a strategy goes on with what is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..pool import Tail
+from ..types import IntArray
+from .config import Experiment, StrategyPart
+
+# What may be changed in a file without changing what a trial gives.
+NOT_CONTENT = {"name", "about", "seeds", "strategies", "cycles", "vaal", "passes", "lam"}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of Algorithm 1."""
+
+    experiment: Experiment
+    factor: float
+    seed: int
+    part: StrategyPart
+    balance: float | str
+
+    @property
+    def setting(self) -> str:
+        """The imbalance, as people say it."""
+        return str(self.tail)
+
+    @property
+    def tail(self) -> Tail:
+        """Which classes are rare."""
+        return Tail(self.experiment.imbalance.profile, self.factor, self.experiment.imbalance.tail)
+
+    @property
+    def method(self) -> str:
+        """Strategy and balance, as people say it."""
+        return f"{self.part.name} λ={balance_name(self.balance)}"
+
+    @property
+    def title(self) -> str:
+        """A line for people."""
+        return f"{self.setting}, seed {self.seed}, {self.method}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal results, different otherwise."""
+        return _digest({
+            **self._world(),
+            "strategy": {"name": self.part.name, "balance": balance_name(self.balance), **self.part.settings},
+            "lam": self.experiment.lam, "passes": self.experiment.passes, "vaal": self.experiment.vaal,
+        })  # fmt: skip
+
+    @property
+    def folder(self) -> str:
+        """A name that sorts well and cannot collide."""
+        words = (self.setting, f"seed-{self.seed}", self.part.name, balance_name(self.balance))
+        return f"{'_'.join(_slug(word) for word in words)}_{self.fingerprint[:12]}"
+
+    def model_key(self, labelled: IntArray) -> str:
+        """Names the model that is trained on these images: shared by all trials that begin with them."""
+        world = self._world()
+        wanted = {name: world[name] for name in ("pool", "learner", "seed")}
+        return f"model_{_digest(wanted | {'labelled': hashlib.sha256(labelled.tobytes()).hexdigest()})[:24]}"
+
+    def _world(self) -> dict[str, Any]:
+        content = self.experiment.model_dump(mode="json")
+        content["imbalance"].pop("factors")
+        content["pool"]["path"] = Path(content["pool"]["path"]).name  # a data set that was moved is the same
+        kept = {name: value for name, value in content.items() if name not in NOT_CONTENT}
+        return {**kept, "factor": self.factor, "seed": self.seed}
+
+
+def trials_of(experiment: Experiment) -> Iterator[Trial]:
+    """Every trial, seed by seed, so that a run that is stopped early has whole seeds."""
+    for seed in experiment.seeds:
+        for factor in experiment.imbalance.factors:
+            for part in experiment.strategies:
+                for balance in part.balance:
+                    yield Trial(experiment, factor, seed, part, balance)
+
+
+def balance_name(balance: float | str) -> str:
+    """A balance setting as text, the same for 0, 0.0 and "0".
+
+    >>> balance_name(0.0), balance_name("auto"), balance_name(0.6)
+    ('0', 'auto', '0.6')
+    """
+    try:
+        return f"{float(balance):g}"
+    except ValueError:
+        return str(balance).strip()
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _slug(text: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in text).strip("-")

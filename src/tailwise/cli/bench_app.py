@@ -1,0 +1,105 @@
+"""`tailwise bench`: the commands that run experiments and report on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from .bench_commands import Asked
+
+bench = typer.Typer(help="Compare strategies: run experiments, go on after a crash, report.", no_args_is_help=True)
+
+Source = Annotated[str, typer.Argument(metavar="FILE|PRESET", help="A .toml file, or a name from `bench list`.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the results; default tailwise-runs/NAME.")]
+Data = Annotated[Path | None, typer.Option(help="Where the pool's files are.")]
+Seeds = Annotated[str | None, typer.Option(help="Other seeds than the file's, such as 0,1,2.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@bench.command()
+def run(
+    source: Source,
+    out: Out = None,
+    data: Data = None,
+    seeds: Seeds = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Default: one per core, one thread each.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Also log to this folder for TensorBoard.")] = None,
+    mlflow: Annotated[str | None, typer.Option(help="Also log to this MLflow tracking URI.")] = None,
+    report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
+) -> None:
+    """Run an experiment, or go on with it: what is done is not done again.
+
+    Example:
+
+      tailwise bench run demo-digits
+      tailwise bench run cifar10-features --data cifar10_features.npz --seeds 0,1
+    """
+    from .bench_commands import Tracking, run_bench
+
+    run_bench(
+        _asked(source, out, data, seeds), processes, Tracking(tensorboard, mlflow),
+        report=report, as_json=as_json, quiet=quiet,
+    )  # fmt: skip
+
+
+@bench.command(name="list")
+def listed(as_json: Json = False) -> None:
+    """List the presets.
+
+    Example:
+
+      tailwise bench list
+    """
+    from .bench_commands import list_presets
+
+    list_presets(as_json=as_json)
+
+
+@bench.command()
+def show(source: Source) -> None:
+    """Print an experiment as TOML with every default written out; a start for a file of your own.
+
+    Example:
+
+      tailwise bench show demo-digits > mine.toml
+    """
+    from ..bench.config import read_experiment
+
+    print(read_experiment(source).to_toml(), end="")
+
+
+@bench.command()
+def status(source: Source, out: Out = None, data: Data = None, seeds: Seeds = None, as_json: Json = False) -> None:
+    """Say how far an experiment is.
+
+    Example:
+
+      tailwise bench status demo-digits
+    """
+    from .bench_commands import show_status
+
+    show_status(_asked(source, out, data, seeds), as_json=as_json)
+
+
+@bench.command()
+def report(source: Source, out: Out = None, data: Data = None, seeds: Seeds = None, as_json: Json = False) -> None:
+    """Draw the figures and tables of what is there, without training anything.
+
+    Example:
+
+      tailwise bench report demo-digits
+    """
+    from .bench_commands import report_bench
+
+    report_bench(_asked(source, out, data, seeds), as_json=as_json)
+
+
+def _asked(source: str, out: Path | None, data: Path | None, seeds: str | None) -> Asked:
+    from .bench_commands import asked
+
+    return asked(source, out, data, seeds)

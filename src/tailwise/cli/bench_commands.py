@@ -1,0 +1,145 @@
+"""What `tailwise bench` does: read the experiment, call the library, print in the form that was asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from ..bench.config import Experiment, presets, read_experiment
+from ..bench.results import Row
+from ..bench.runner import Watcher, keep_results, run_experiment, status_of
+from ..bench.store import Store
+from ..bench.sweep import kept_sweeps
+from ..errors import BadInput
+from .bench_show import failures_shown, presets_shown, progress_shown, status_shown, summary_shown
+from .outcome import FAILED, WrongUsage
+from .show import plain
+
+RUNS = Path("tailwise-runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An experiment and where its results are."""
+
+    experiment: Experiment
+    store: Store
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """Where else the rows go."""
+
+    tensorboard: Path | None = None
+    mlflow: str | None = None
+
+    def watchers(self) -> tuple[Watcher, ...]:
+        """One for each."""
+        from ..bench.tracking import Mlflow, TensorBoard
+
+        wanted: list[Watcher] = [TensorBoard(str(self.tensorboard))] if self.tensorboard else []
+        return (*wanted, Mlflow(self.mlflow)) if self.mlflow else tuple(wanted)
+
+
+def asked(source: str, out: Path | None, data: Path | None, seeds: str | None) -> Asked:
+    """The experiment, with what the options say put in place of what the file says."""
+    experiment = read_experiment(source)
+    if data is not None:
+        experiment = experiment.model_copy(update={"pool": experiment.pool.model_copy(update={"path": str(data)})})
+    if seeds is not None:
+        experiment = experiment.model_copy(update={"seeds": _whole_numbers(seeds)})
+    return Asked(experiment, Store(out or RUNS / experiment.name))
+
+
+def run_bench(
+    wanted: Asked, processes: int | None, tracking: Tracking, *, report: bool, as_json: bool, quiet: bool
+) -> None:
+    """`tailwise bench run`."""
+    console = Console(stderr=True, highlight=False)
+    with progress_shown(wanted.experiment, wanted.store, quiet=quiet or as_json) as watcher:
+        failed = run_experiment(
+            wanted.experiment, wanted.store, processes=processes, watchers=(watcher, *tracking.watchers())
+        )
+    failures_shown(failed, console)
+    rows = keep_results(wanted.experiment, wanted.store)
+    page = write_page(wanted, rows) if report and rows else None
+    if as_json:
+        _print_json(wanted, rows, failed, page)
+    elif not quiet:
+        summary_shown(rows, page, wanted.store.folder)
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def report_bench(wanted: Asked, *, as_json: bool) -> None:
+    """`tailwise bench report`."""
+    rows = keep_results(wanted.experiment, wanted.store)
+    if not rows:
+        raise BadInput(
+            f"no results in {wanted.store.folder}; run: tailwise bench run {wanted.experiment.name} "
+            "(with the same --out, --data and --seeds)"
+        )
+    page = write_page(wanted, rows)
+    if as_json:
+        _print_json(wanted, rows, {}, page)
+    else:
+        summary_shown(rows, page, wanted.store.folder)
+
+
+def write_page(wanted: Asked, rows: list[Row]) -> Path:
+    """The report, from the rows and sweeps alone."""
+    from ..report.experiment import write_report
+    from ..report.sweeps import sweep_of
+
+    sweeps = [sweep_of(content) for content in kept_sweeps(wanted.experiment, wanted.store)]
+    config = wanted.experiment.to_toml()
+    return write_report(rows, wanted.store.folder, title=wanted.experiment.name, sweeps=sweeps, config=config)
+
+
+def show_status(wanted: Asked, *, as_json: bool) -> None:
+    """`tailwise bench status`."""
+    status = status_of(wanted.experiment, wanted.store)
+    if as_json:
+        print(json.dumps({"experiment": wanted.experiment.name, **asdict(status)}))
+    else:
+        status_shown(wanted.experiment, wanted.store, status)
+
+
+def list_presets(*, as_json: bool) -> None:
+    """`tailwise bench list`."""
+    found = presets()
+    if as_json:
+        print(json.dumps([{"name": one.name, "about": one.about} for one in found]))
+    else:
+        presets_shown(found)
+
+
+def _print_json(wanted: Asked, rows: list[Row], failed: dict[str, str], page: Path | None) -> None:
+    from ..report.experiment import gain_rows, saving_rows
+    from ..report.summary import Results
+
+    results = Results.of(rows)
+    print(json.dumps({
+        "experiment": wanted.experiment.name, "folder": str(wanted.store.folder), "rows": len(rows),
+        "gains": _objects(gain_rows(results)), "savings": _objects(saving_rows(results)), "failed": failed,
+        "report": str(page) if page else None,
+    }))  # fmt: skip
+
+
+def _objects(table: list[list[str]]) -> list[dict[str, str]]:
+    header, *rows = table
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise WrongUsage(f"--seeds is {plain(text)!r}; give whole numbers such as 0,1,2") from None
+    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise WrongUsage(f"--seeds is {plain(text)!r}; give different whole numbers ≥ 0")
+    return numbers

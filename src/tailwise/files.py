@@ -1,0 +1,64 @@
+"""Files that are whole or absent: written beside, synced and renamed.
+
+A crash at any moment leaves the old file or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .errors import BadFile
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write beside the file, flush to the disk, then rename over it; a link is followed, not replaced."""
+    final = path.resolve()
+    beside = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
+    try:
+        # os.open rather than tempfile: the file gets the permissions that any new file of the user gets.
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(final)
+        _sync_folder(final.parent)
+    except OSError as error:
+        raise BadFile(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    r"""A table as UTF-8 CSV with plain line ends.
+
+    >>> csv_bytes(("rank", "index"), [(1, 7)])
+    b'rank,index\n1,7\n'
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def npy_bytes(array: np.ndarray) -> bytes:
+    """An array in the .npy format, never pickled."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,213 @@
+"""ResNets as the paper trains them: a `ResNetConfig` in, a torch module out; pixels → features (d,) → logits (C,).
+
+Weights carry torchvision's names, so that its files fit. torch is imported here: load this module when it is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import BadFile, BadInput
+
+STEMS = {"3x3": (3, 1, False), "7x7": (7, 2, False), "7x7-pool": (7, 2, True)}
+"""Kernel, stride, max-pool. "3x3" is the CIFAR form and "7x7-pool" the ImageNet form. "7x7" is for Tiny ImageNet:
+pretrained filters at the stride they were learnt with, but no max-pool, so that of 64×64 pixels 4×4 places are left
+at the end rather than 2×2."""
+
+IMAGENET = {
+    "resnet18": "https://download.pytorch.org/models/resnet18-f37072fd.pth",
+    "resnet101": "https://download.pytorch.org/models/resnet101-63fe2227.pth",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResNetConfig:
+    """Shape of a net. Widths of the four stages: w, 2w, 4w, 8w (four times that with bottlenecks)."""
+
+    classes: int
+    blocks: tuple[int, int, int, int] = (2, 2, 2, 2)  # ResNet-18; (1, 1, 1, 1) is ResNet-10
+    width: int = 64
+    bottleneck: bool = False  # True for ResNet-101, with blocks (3, 4, 23, 3)
+    stem: str = "3x3"
+    dropout: float = 0.0  # before the last layer
+
+    def __post_init__(self) -> None:
+        if self.stem not in STEMS:
+            raise BadInput(f"no stem is called {self.stem!r}; known: {', '.join(STEMS)}")
+        if not 0 <= self.dropout < 1:
+            raise BadInput(f"dropout is a probability below 1, but {self.dropout} was asked for")
+
+    @property
+    def features(self) -> int:
+        """d: 512 for ResNet-18, 128 for ResNet-10 of width 16, 2,048 for ResNet-101."""
+        return 8 * self.width * (4 if self.bottleneck else 1)
+
+
+class ResNet(nn.Module):
+    """Stem, four stages, average, dropout, one linear layer."""
+
+    def __init__(self, config: ResNetConfig) -> None:
+        super().__init__()
+        kernel, stride, pool = STEMS[config.stem]
+        self.config = config
+        self.conv1 = nn.Conv2d(3, config.width, kernel, stride, kernel // 2, bias=False)
+        self.bn1 = nn.BatchNorm2d(config.width)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(3, 2, 1) if pool else nn.Identity()
+        stages = _stages(config)
+        self.layer1, self.layer2, self.layer3, self.layer4 = stages
+        self.dropout = nn.Dropout(config.dropout)
+        self.fc = nn.Linear(config.features, config.classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def features(self, images: Tensor) -> Tensor:
+        """What goes into the last layer: (B, 3, h, w) → (B, d)."""
+        maps = self.maxpool(self.relu(self.bn1(self.conv1(images))))  # (B, w, h, w) at "3x3"
+        maps = self.layer2(self.layer1(maps))  # (B, 2w, h/2, w/2)
+        maps = self.layer4(self.layer3(maps))  # (B, 8w, h/8, w/8)
+        mean: Tensor = maps.mean(dim=(2, 3))  # (B, d)
+        return mean
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits: (B, 3, h, w) → (B, C)."""
+        logits: Tensor = self.fc(self.dropout(self.features(images)))
+        return logits
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions beside a shortcut."""
+
+    expansion = 1
+
+    def __init__(self, entering: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(entering, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = _shortcut(entering, width, stride)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(B, entering, h, w) → (B, width, h/stride, w/stride)."""
+        change = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(maps)))))
+        added: Tensor = self.relu(change.add_(self.downsample(maps)))
+        return added
+
+
+class Bottleneck(nn.Module):
+    """1×1 down, 3×3 (which carries the stride, as in torchvision), 1×1 up, beside a shortcut."""
+
+    expansion = 4
+
+    def __init__(self, entering: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(entering, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = _shortcut(entering, 4 * width, stride)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(B, entering, h, w) → (B, 4·width, h/stride, w/stride)."""
+        narrow = self.relu(self.bn1(self.conv1(maps)))
+        change = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(narrow)))))
+        added: Tensor = self.relu(change.add_(self.downsample(maps)))
+        return added
+
+
+class StridedPoint(nn.Conv2d):
+    """A 1×1 convolution with a stride: the places that count are taken first, and then it has none.
+
+    The same numbers; but the kernel that takes strides writes beyond its memory for some narrow nets (torch 2.13 on
+    AVX2, 4 → 8 channels in channels_last order: a crash in the backward pass).
+    """
+
+    def __init__(self, entering: int, leaving: int, stride: int) -> None:
+        super().__init__(entering, leaving, 1, bias=False)
+        self.step = stride
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(B, entering, h, w) → (B, leaving, h/stride, w/stride)."""
+        taken = maps[:, :, :: self.step, :: self.step] if self.step > 1 else maps
+        return super().forward(taken.contiguous(memory_format=torch.channels_last))
+
+
+def _shortcut(entering: int, leaving: int, stride: int) -> nn.Module:
+    if entering == leaving and stride == 1:
+        return nn.Identity()
+    return nn.Sequential(StridedPoint(entering, leaving, stride), nn.BatchNorm2d(leaving))
+
+
+def _stages(config: ResNetConfig) -> list[nn.Sequential]:
+    kind = Bottleneck if config.bottleneck else BasicBlock
+    entering, stages = config.width, []
+    for stage, count in enumerate(config.blocks):
+        width = config.width << stage
+        blocks = []
+        for block in range(count):
+            blocks.append(kind(entering, width, 2 if stage and not block else 1))
+            entering = width * kind.expansion
+        stages.append(nn.Sequential(*blocks))
+    return stages
+
+
+def placed(net: nn.Module, device: torch.device) -> None:
+    """Move a net to a device, its weights in channels_last order, in which convolutions are fastest."""
+    net.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def load_pretrained(net: ResNet, weights: str, name: str) -> None:
+    """Fill everything but the last layer from a file, or with weights="imagenet" from torchvision's official one."""
+    state = _fetched(name) if weights == "imagenet" else read_weights(Path(weights))
+    own = {key: value for key, value in net.state_dict().items() if not key.startswith("fc.")}
+    # Files from before torch 1.0 do not count the batches; nothing depends on the count.
+    wanted = {key for key in own if key in state or not key.endswith("num_batches_tracked")}
+    missing = sorted(key for key in wanted if key not in state or state[key].shape != own[key].shape)
+    if missing:
+        raise BadFile(
+            f"the weights {weights!r} do not fit {name}: {len(missing)} of {len(wanted)} tensors are missing or of "
+            f"another shape, such as {missing[0]!r}; use a file with torchvision's names for {name}"
+        )
+    net.load_state_dict({key: state[key] for key in wanted}, strict=False)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors by name from .safetensors, or from .pth without running anything that it holds."""
+    import safetensors.torch
+
+    try:
+        if path.suffix == ".safetensors":
+            return safetensors.torch.load_file(path)
+        loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file fails in many ways, each of its own type
+        raise BadFile(f"cannot read weights from {path}: {error}") from error
+    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise BadFile(f"{path} is not a table of tensors by name; save net.state_dict() as safetensors")
+    return loaded
+
+
+def _fetched(name: str) -> dict[str, Tensor]:
+    if name not in IMAGENET:
+        raise BadInput(f"there are no official ImageNet weights for {name}; known: {', '.join(IMAGENET)}")
+    url = IMAGENET[name]
+    try:
+        state: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
+            url, map_location="cpu", progress=False, check_hash=True, weights_only=True
+        )
+    except (OSError, RuntimeError) as error:
+        raise BadFile(
+            f"cannot fetch ImageNet weights for {name}: {error}; download {url} where there is a network and pass "
+            "weights='the/file.pth', or train from scratch with weights=''"
+        ) from error
+    return state

@@ -1,0 +1,162 @@
+"""The paper's training loop: a net and labelled images in, the same net trained out; killed, it goes on bit for bit.
+
+The order and the augmentation of an epoch follow from (seed, epoch) alone, so a checkpoint holds no random state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..errors import BadInput
+from ..pool.images import Inputs
+from ..types import IntArray, Progress, unheard
+from .augment import Channels, crop_and_flip, normalise
+from .batches import read_images
+from .checkpoints import Checkpoints, fingerprint
+from .seeded import AUGMENT, DROPOUT, ORDER, derived, deterministic, generator, global_seed
+
+CHECKPOINT_SECONDS = 30.0
+CLASS_WEIGHTS = ("none", "balanced")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a net is trained; the defaults are those of the paper for CIFAR."""
+
+    epochs: int = 100
+    lr: float = 0.02
+    milestones: tuple[int, ...] = (60, 80)
+    decay: float = 0.5  # of the learning rate, at each milestone
+    batch: int = 256
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+    padding: int = 4  # pixels of black around an image from which it is cropped
+    flip: bool = True
+    class_weight: str = "none"  # "balanced": a class weighs the inverse of its share
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch < 2 or self.padding < 0 or self.lr <= 0:
+            raise BadInput(f"epochs ≥ 1, batch ≥ 2, padding ≥ 0 and lr > 0 are needed, but they are {self}")
+        if self.class_weight not in CLASS_WEIGHTS:
+            raise BadInput(
+                f"class_weight is one of {', '.join(CLASS_WEIGHTS)}, but {self.class_weight!r} was asked for"
+            )
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0.
+
+        >>> [Recipe().rate(epoch) for epoch in (0, 59, 60, 80)]
+        [0.02, 0.02, 0.01, 0.005]
+        """
+        return self.lr * self.decay ** sum(epoch >= milestone for milestone in self.milestones)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """What is learnt: labelled images, and the channels' statistics that normalise them."""
+
+    inputs: Inputs  # (n, h, w, 3)
+    labels: IntArray  # (n,)
+    channels: Channels
+    classes: int
+
+
+def train(
+    net: nn.Module, lesson: Lesson, recipe: Recipe, *, seed: int, report: Progress = unheard,
+    checkpoint: Path | None = None, every: float = CHECKPOINT_SECONDS,
+) -> None:  # fmt: skip
+    """Train in place by SGD, and leave the net in eval mode."""
+    device = next(net.parameters()).device
+    optimiser = torch.optim.SGD(
+        net.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay, nesterov=recipe.nesterov
+    )
+    kept = Checkpoints(checkpoint, _fingerprint(net, lesson, recipe, seed, checkpoint), every, report)
+    with deterministic(device):
+        for epoch in range(kept.restore(net, optimiser), recipe.epochs):
+            with global_seed(seed, DROPOUT, epoch, device=device):
+                _one_epoch(net, optimiser, lesson, recipe, seed=seed, epoch=epoch, report=report)
+            if epoch + 1 < recipe.epochs:
+                kept.keep(net, optimiser, epoch + 1, (epoch + 1) / recipe.epochs)
+    net.eval()
+    kept.remove()
+
+
+def _one_epoch(
+    net: nn.Module, optimiser: torch.optim.Optimizer, lesson: Lesson, recipe: Recipe, *,
+    seed: int, epoch: int, report: Progress,
+) -> None:  # fmt: skip
+    net.train()
+    for group in optimiser.param_groups:
+        group["lr"] = recipe.rate(epoch)
+    device = next(net.parameters()).device
+    weights = class_weights(lesson, recipe).to(device)
+    batches = epoch_batches(len(lesson.labels), recipe.batch, seed, epoch)
+    for step, (images, labels) in enumerate(_augmented(lesson, recipe, batches, seed, epoch, device)):
+        optimiser.zero_grad(set_to_none=True)
+        loss = functional.cross_entropy(net(images), labels, weights)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        done = (epoch + (step + 1) / len(batches)) / recipe.epochs
+        report(done, f"epoch {epoch + 1} of {recipe.epochs}, loss {_finite(loss, epoch, recipe):.3f}")
+
+
+def _augmented(
+    lesson: Lesson, recipe: Recipe, batches: list[IntArray], seed: int, epoch: int, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Images (B, 3, h, w) and labels (B,), cropped, mirrored and normalised."""
+    draws = generator(seed, AUGMENT, epoch)
+    for indices in batches:
+        images = torch.from_numpy(read_images(lesson.inputs, indices)).to(device)
+        if recipe.padding or recipe.flip:
+            images = crop_and_flip(images, recipe.padding, draws, flip=recipe.flip)
+        yield normalise(images, lesson.channels), torch.from_numpy(lesson.labels[indices]).to(device)
+
+
+def epoch_batches(count: int, batch: int, seed: int, epoch: int) -> list[IntArray]:
+    """The images of an epoch in random order, a batch at a time.
+
+    Batch norm needs two: one image left over joins the batch before, and a lone image is taken twice.
+
+    >>> [len(indices) for indices in epoch_batches(9, 4, seed=0, epoch=0)]
+    [4, 5]
+    >>> [indices.tolist() for indices in epoch_batches(1, 4, seed=0, epoch=0)]
+    [[0, 0]]
+    """
+    order = np.random.default_rng(derived(seed, ORDER, epoch)).permutation(count)
+    if count == 1:
+        order = np.repeat(order, 2)
+    starts = list(range(batch, len(order), batch))
+    if len(order) % batch == 1:
+        starts.pop()
+    return np.split(order, starts)
+
+
+def class_weights(lesson: Lesson, recipe: Recipe) -> Tensor:
+    """(C,) ones, or for "balanced" n / (classes seen · n_k), so that each class seen weighs the same; unseen: 0."""
+    counts = np.bincount(lesson.labels, minlength=lesson.classes)
+    if recipe.class_weight == "none":
+        return torch.ones(lesson.classes)
+    weights = len(lesson.labels) / ((counts > 0).sum() * np.maximum(counts, 1))
+    return torch.from_numpy(np.where(counts > 0, weights, 0.0).astype(np.float32))
+
+
+def _finite(loss: Tensor, epoch: int, recipe: Recipe) -> float:
+    value = loss.item()
+    if not np.isfinite(value):
+        raise BadInput(f"the loss became {value} in epoch {epoch + 1}: training diverged; lower lr ({recipe.lr})")
+    return value
+
+
+def _fingerprint(net: nn.Module, lesson: Lesson, recipe: Recipe, seed: int, folder: Path | None) -> str:
+    if folder is None:
+        return ""
+    settings = {"recipe": asdict(recipe), "seed": seed, "channels": asdict(lesson.channels), "classes": lesson.classes}
+    return fingerprint(settings, net, lesson.inputs, lesson.labels)

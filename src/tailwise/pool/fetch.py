@@ -1,0 +1,170 @@
+"""Data sets from the web: an address and a checksum in, a whole and verified file or folder in the user's cache out.
+
+A download grows in a .part file beside its target and goes on where it broke off; nothing is used before its checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import BadFile, BadInput
+from ..types import Progress, unheard
+from .archive import DEFAULT, Limits, unpack
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
+BLOCK = 1 << 20
+PATIENCE = 60.0  # seconds without a byte
+NOTHING_LEFT = 416  # the status of a range that starts at the end of the file
+MEGABYTE = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An archive on the web."""
+
+    url: str
+    checksum: str  # "md5:…" or "sha256:…"
+    folder: str  # what it unpacks to
+    limits: Limits = DEFAULT  # of what it unpacks to; the archive itself may be no larger either
+
+    @property
+    def name(self) -> str:
+        """The archive's file name."""
+        return self.url.rpartition("/")[2]
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where data sets are kept: $XDG_CACHE_HOME/tailwise, or ~/.cache/tailwise.
+
+    >>> cache_folder({"XDG_CACHE_HOME": "/var/cache"}).as_posix()
+    '/var/cache/tailwise'
+    """
+    base = Path(environment.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "tailwise"  # the standard ignores relative paths
+
+
+def fetch(source: Source, root: Path, report: Progress = unheard) -> Path:
+    """Download and unpack to root/<the source's folder>, unless it is there; whole or absent."""
+    root.mkdir(parents=True, exist_ok=True)
+    final, archive = root / source.folder, root / f".{source.name}"  # hidden: what the user put there is not ours
+    with _alone_in(root, report):
+        if final.exists():
+            return final
+        if not archive.exists():  # else it was verified, and the unpacking broke off
+            download(source.url, archive, source.checksum, most_bytes=source.limits.bytes, report=report)
+        report(1.0, f"unpacking {source.name}")
+        _unpack_whole(archive, final, source.limits)
+        archive.unlink()  # verified and unpacked: a second copy serves nobody
+    return final
+
+
+def download(url: str, target: Path, checksum: str, *, most_bytes: int = 1 << 33, report: Progress = unheard) -> None:
+    """Fetch one file by http or https; it appears under its name only when its checksum is right."""
+    part = target.with_name(f"{target.name}.part")
+    _check_address(url, checksum)
+    try:
+        _receive(url, part, most_bytes, report)
+    except OSError as error:
+        kept = f"; {part} is kept: run again to go on where it broke off" if part.exists() else ""
+        raise BadFile(f"cannot fetch {url} to {target}: {error}{kept}") from error
+    found = file_checksum(part, checksum.partition(":")[0])
+    if found != checksum:
+        part.unlink()
+        raise BadFile(f"{url} should have the checksum {checksum}, but has {found}; it was deleted: fetch it again")
+    part.replace(target)
+
+
+def file_checksum(path: Path, algorithm: str) -> str:
+    """The checksum of a file as "algorithm:hexadecimal"."""
+    with path.open("rb") as file:
+        return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
+
+
+def _check_address(url: str, checksum: str) -> None:
+    if not url.startswith(("https://", "http://")):
+        raise BadInput(f"{url!r} is no web address; it must start with https:// or http://")
+    if checksum.partition(":")[0] not in {"md5", "sha256"}:
+        raise BadInput(f"{checksum!r} is no checksum; write it as md5:… or sha256:…")
+
+
+def _receive(url: str, part: Path, most_bytes: int, report: Progress) -> None:
+    """Append what is missing to the .part file; start over where the server cannot go on."""
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    have = part.stat().st_size if part.exists() else 0
+    request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        with urlopen(request, timeout=PATIENCE) as answer:
+            have = have if answer.headers.get("Content-Range", "").startswith(f"bytes {have}-") else 0
+            with part.open("ab" if have else "wb") as file:
+                file.writelines(_blocks(answer, have, most_bytes, report))
+                file.flush()
+                os.fsync(file.fileno())
+    except HTTPError as error:
+        error.close()
+        if error.code != NOTHING_LEFT:  # then the checksum tells whether the part is the whole
+            raise
+
+
+def _blocks(answer: HTTPResponse, have: int, most_bytes: int, report: Progress) -> Iterator[bytes]:
+    """What the server sends, told to the user block by block."""
+    length = answer.headers.get("Content-Length", "")
+    total = have + int(length) if length.isdecimal() else None
+    if max(have, total or 0) > most_bytes:
+        raise OSError(f"it has {total or have:,} bytes, more than the {most_bytes:,} allowed")
+    name = answer.url.rpartition("/")[2]
+    report(*_told(name, have, total))
+    while block := answer.read(BLOCK):
+        have += len(block)
+        if have > most_bytes:
+            raise OSError(f"it has more than the {most_bytes:,} bytes allowed")
+        yield block
+        report(*_told(name, have, total))
+    if total is not None and have < total:
+        raise OSError(f"the connection ended after {have:,} of {total:,} bytes")
+
+
+def _told(name: str, have: int, total: int | None) -> tuple[float, str]:
+    if total is None:
+        return 0.0, f"{name}: {have / MEGABYTE:.1f} MB"
+    return have / max(total, 1), f"{name}: {have / MEGABYTE:.1f} of {total / MEGABYTE:.1f} MB"
+
+
+def _unpack_whole(archive: Path, final: Path, limits: Limits) -> None:
+    """Unpack beside, then rename the one folder that is wanted."""
+    beside = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
+    try:
+        unpack(archive, beside, limits)
+        if not (beside / final.name).is_dir():
+            raise BadFile(f"{archive} holds no folder {final.name}; is it the right archive?")
+        (beside / final.name).rename(final)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def _alone_in(folder: Path, report: Progress) -> Iterator[None]:
+    """Wait until no other process fetches into this folder; the kernel frees the lock of one that dies."""
+    import fcntl  # here, so that systems without it can still read what they have
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(0.0, f"another process is fetching into {folder}: waiting for it")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,255 @@
+"""Which figures an experiment supports: results and sweeps in; plates, drawn or named as missing, out.
+
+A plate knows what the paper calls it, what it shows, and what rows it would need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from .curves import curve_figure, gain_figure
+from .distributions import counts_figure, histogram_figure, histogram_seed
+from .figures import path_figure
+from .names import PSEUDO, Condition, Method, Study, file_stem, method_order, strategy_shown
+from .published import NOT_THE_PAPERS, published_gain
+from .summary import Results, curves, gains
+from .sweeps import PoolSweep
+
+MAIN = ("random", "entropy", "kcenter", "vaal", "bald")
+HISTOGRAM_FACTOR = 0.3  # the imbalance of the paper's Fig. 2 and 3
+BARS = "Bars: standard deviation over seeds, drawn a little beside one another."
+DASHES = "Dashed and hollow: classical; solid and filled: class-balanced."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plate:
+    """A figure of the report, or why it is missing."""
+
+    name: str  # the stem of its files
+    title: str
+    caption: str
+    draw: Callable[[], Figure] | None
+    missing: str = ""  # what would be needed
+
+
+def atlas(
+    results: Results, sweeps: Sequence[PoolSweep] = (), *, published: bool = True,
+    class_names: Mapping[str, Sequence[str]] | None = None,
+) -> list[Plate]:  # fmt: skip
+    """Every plate: those of the sweeps, then those of each study, in the order of the paper."""
+    plates = sweep_plates(sweeps)
+    for study in results.studies:
+        names = (class_names or {}).get(study.pool, ())
+        plates += [
+            *curve_plates(results, study),
+            *gain_plates(results, study, published=published),
+            *measure_plates(results, study),
+            *histogram_plates(results, study, names),
+            *supplement_plates(results, study, names),
+            *counts_plates(results, study),
+        ]
+    return plates
+
+
+def sweep_plates(sweeps: Sequence[PoolSweep]) -> list[Plate]:
+    """Fig. 4, once for each setting of a pool: of several sweeps (seeds) the first is shown."""
+    if not sweeps:
+        return [Plate("balance-path", "What balance costs (Fig. 4)", "", None, "a λ sweep on the model of cycle 0")]
+    first: dict[str, PoolSweep] = {}
+    for sweep in sweeps:
+        first.setdefault(file_stem(f"balance-path-{sweep.pool}-{sweep.setting}"), sweep)
+    return [_sweep_plate(sweep, stem) for stem, sweep in first.items()]
+
+
+def _sweep_plate(sweep: PoolSweep, stem: str) -> Plate:
+    caption = (
+        "Informativeness of the batch, l1 distance of its expected counts from the target, and L1 score of the "
+        f"labelled set, against λ; model of cycle 0. The rule takes λ = {sweep.path.chosen:.3g}."
+    )
+    title = f"What balance costs (Fig. 4): {sweep.pool}, {sweep.setting}"
+    return Plate(stem, title, caption, lambda: path_figure(sweep.path, sweep.references))
+
+
+def curve_plates(results: Results, study: Study) -> list[Plate]:
+    """Fig. 5 and 6, Supp. A: the paper's strategies; then any others, beside Random."""
+    there = _strategies(results, study)
+    main = [one for one in MAIN if one in there]
+    others = [one for one in there if one not in (*MAIN, PSEUDO, "coreset")]
+    caption = (
+        f"Accuracy on the test set against the share of the original training set that is labelled. {DASHES} {BARS}"
+    )
+    plates = []
+    if main:
+        title = f"Learning curves (Fig. 5, 6, Supp. A): {study.name}"
+        plates.append(_curve_plate(results, study, "accuracy", title, caption, main))
+    if others:
+        shown = [*(["random"] if "random" in there else []), *others]
+        title = f"Learning curves of further strategies: {study.name}"
+        plates.append(_curve_plate(results, study, "accuracy-others", title, caption, shown))
+    return plates
+
+
+def gain_plates(results: Results, study: Study, *, published: bool) -> list[Plate]:
+    """Tables 1 to 3 as a figure."""
+    found = [gain for condition in study.conditions for gain in gains(results, condition)]
+    title, stem = f"What balance adds (Tables 1 to 3): {study.name}", f"gains-{study.stem}"
+    if not found:
+        return [Plate(stem, title, "", None, "a strategy that ran both with and without balance on the same seeds")]
+    caption = (
+        "Accuracy of the balanced method less that of its base, in points, ± one paired standard error over seeds."
+    )
+    printed = [published_gain(gain.condition, gain.method, gain.cycle, gain.share) for gain in found if published]
+    if any(printed):
+        same = all(one is None or one.same_setting for one in printed)
+        caption += f" Short dashes: the numbers printed in the paper{'' if same else f' ({NOT_THE_PAPERS})'}."
+    return [Plate(stem, title, caption, lambda: gain_figure(results, study, published=published))]
+
+
+def measure_plates(results: Results, study: Study) -> list[Plate]:
+    """L1 score and accuracy on the tail."""
+    main = [one for one in MAIN if one in _strategies(results, study)] or _strategies(results, study)
+    captions = {
+        "l1_score": (
+            "Balance of the labelled set",
+            f"0: every class equally often; 1: one class alone. {DASHES} {BARS}",
+        ),
+        "tail_accuracy": ("Accuracy on the tail", f"Mean recall of the classes that were thinned out. {DASHES} {BARS}"),
+    }
+    plates = []
+    for measure, (title, caption) in captions.items():
+        name = measure.replace("_", "-")
+        if not _measured(results, study, measure):
+            needs = "a pool with a tail"
+            plates.append(Plate(f"{name}-{study.stem}", f"{title}: {study.name}", "", None, needs))
+        else:
+            plates.append(_curve_plate(results, study, name, f"{title}: {study.name}", caption, main, measure))
+    return plates
+
+
+def histogram_plates(results: Results, study: Study, names: Sequence[str]) -> list[Plate]:
+    """Fig. 2 and 3."""
+    condition = histogram_condition(study)
+    wanted = (
+        (
+            "classes-methods", "What the methods pick (Fig. 2)",
+            (("random", False), ("entropy", False), ("kcenter", False)),
+        ),
+        (
+            "classes-balance", "What balance changes (Fig. 3)",
+            (("entropy", False), ("entropy", True), ("kcenter", False), ("kcenter", True)),
+        ),
+    )  # fmt: skip
+    plates = []
+    for name, title, keys in wanted:
+        cells = [(condition, one) for one in (results.find(condition, s, balanced=b) for s, b in keys) if one]
+        plate = f"{name}-{study.stem}", f"{title}: {study.name}, {condition.setting}"
+        missing = _missing(results, condition, keys)
+        if len(cells) < 2 or histogram_seed(results, cells) is None:
+            plates.append(Plate(*plate, "", None, missing or "one seed that all its methods ran with"))
+        else:
+            plates.append(
+                _histogram_plate(results, *plate, [cells], names, f" Left out: {missing}." if missing else "")
+            )
+    return plates
+
+
+def supplement_plates(results: Results, study: Study, names: Sequence[str]) -> list[Plate]:
+    """Supp. B (pseudo-labels), Supp. C (CoreSet) and Supp. D (class distributions)."""
+    there = _strategies(results, study)
+    opening = "Accuracy against the share labelled. "
+    found = []
+    title, stem = f"Softmax against pseudo-labels (Supp. B): {study.name}", f"pseudo-label-{study.stem}"
+    if PSEUDO in there and "entropy" in there:
+        found.append(
+            _curve_plate(results, study, "pseudo-label", title, opening + DASHES + " " + BARS, ["entropy", PSEUDO])
+        )
+    else:
+        found.append(Plate(stem, title, "", None, "rows of Entropy and Entropy-L1-Pseudo-Label"))
+    title, stem = f"CoreSet against the others (Supp. C): {study.name}", f"coreset-{study.stem}"
+    if "coreset" in there and len(there) > 1:
+        classical = [one for one in _methods(results, study) if not one.balanced and one.strategy in (*MAIN, "coreset")]
+        caption = opening + "All without balance. " + BARS
+        found.append(Plate(stem, title, caption, lambda: curve_figure(results, study, classical)))
+    else:
+        found.append(Plate(stem, title, "", None, "rows of CoreSet and of another strategy"))
+    return [*found, _distribution_plate(results, study, names)]
+
+
+def counts_plates(results: Results, study: Study) -> list[Plate]:
+    """Expected against true counts, in the most imbalanced condition."""
+    condition = study.conditions[-1]
+    methods = [one for one in results.methods(condition) if one.strategy in MAIN][:8] or results.methods(condition)[:8]
+    stem, title = f"counts-{study.stem}", f"Expected and true class counts: {study.name}, {condition.setting}"
+    rows = [row for one in methods for trial in results.trials[condition][one].values() for row in trial.values()]
+    if not any(row.picks > 0 and row.expected for row in rows):
+        return [Plate(stem, title, "", None, "batches with expected counts")]
+    caption = (
+        "Each dot is one class in one batch, mean over seeds: images of the class that the model expected among the "
+        "picks, and those that were there. Balance can only be as good as these counts."
+    )
+    return [Plate(stem, title, caption, lambda: counts_figure(results, condition, methods))]
+
+
+def histogram_condition(study: Study) -> Condition:
+    """The paper's imbalance for histograms where it ran, else the strongest."""
+    return next((one for one in study.conditions if one.imbalance == HISTOGRAM_FACTOR), study.conditions[-1])
+
+
+def _strategies(results: Results, study: Study) -> list[str]:
+    return list(dict.fromkeys(one.strategy for one in _methods(results, study)))
+
+
+def _measured(results: Results, study: Study, measure: str) -> bool:
+    """Whether there is a number at all: a balanced pool has no tail."""
+    found = (one for condition in study.conditions for one in curves(results, condition))
+    return any(not math.isnan(point.measure(measure).mean) for one in found for point in one.points)
+
+
+def _methods(results: Results, study: Study) -> list[Method]:
+    return sorted({one for condition in study.conditions for one in results.methods(condition)}, key=method_order)
+
+
+def _curve_plate(
+    results: Results, study: Study, name: str, title: str, caption: str, strategies: Sequence[str],
+    measure: str = "accuracy",
+) -> Plate:  # fmt: skip
+    methods = [one for one in _methods(results, study) if one.strategy in strategies]
+    absent = [strategy_shown(one) for one in ("random", "entropy", "kcenter", "vaal") if one not in strategies]
+    note = f" No rows of {', '.join(absent)}." if absent and name == "accuracy" else ""
+    return Plate(f"{name}-{study.stem}", title, caption + note, lambda: curve_figure(results, study, methods, measure))
+
+
+def _missing(results: Results, condition: Condition, keys: Sequence[tuple[str, bool]]) -> str:
+    absent = [(s, b) for s, b in keys if results.find(condition, s, balanced=b) is None]
+    names = [strategy_shown(strategy) + ("-CB" if balanced else "") for strategy, balanced in absent]
+    return f"rows of {', '.join(names)}" if names else ""
+
+
+def _histogram_plate(
+    results: Results, name: str, title: str, grid: Sequence[Sequence[tuple[Condition, Method]]], names: Sequence[str],
+    more: str = "",
+) -> Plate:  # fmt: skip
+    seeds = sorted({str(histogram_seed(results, line)) for line in grid})
+    caption = (
+        f"Labelled images of each class, cycle upon cycle; seed {', '.join(seeds)}. Behind: the pool, scaled to as "
+        f"many images, which is what a draw at random would give. Dashed: equally many of every class.{more}"
+    )
+    return Plate(name, title, caption, lambda: histogram_figure(results, grid, names))
+
+
+def _distribution_plate(results: Results, study: Study, names: Sequence[str]) -> Plate:
+    """Supp. D: one row per condition."""
+    keys = (("random", False), ("entropy", False), ("entropy", True))
+    stem, title = f"distributions-{study.stem}", f"Class distributions with L1 scores (Supp. D): {study.name}"
+    grid = []
+    for condition in study.conditions:
+        line = [(condition, one) for one in (results.find(condition, s, balanced=b) for s, b in keys) if one]
+        if len(line) > 1 and histogram_seed(results, line) is not None:
+            grid.append(line)
+    if not grid:
+        return Plate(stem, title, "", None, "rows of Random, Entropy and Entropy-CB on a common seed")
+    return _histogram_plate(results, stem, title, grid, names)

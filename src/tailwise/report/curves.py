@@ -1,0 +1,222 @@
+"""Learning curves of an experiment: results in; matplotlib Figures with one panel per imbalance out.
+
+Dashed and hollow = classical, solid and filled = class-balanced, one colour and marker per strategy, Random in grey;
+bars = standard deviation. Colours are those of Okabe and Ito, told apart also by the colour-blind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import offset_copy
+
+from .names import Condition, Method, Study, method_order, strategy_shown
+from .published import published_gain
+from .style import FULL, INK, ROUND, STYLE, legend_below, new_figure
+from .summary import Curve, Gain, Results, curve, gains
+
+GREY = "#7b838c"
+COLOURS = {
+    "random": GREY, "entropy": "#0072b2", "kcenter": "#d55e00", "vaal": "#009e73", "bald": "#cc79a7",
+    "coreset": "#e69f00", "entropy-l1-pseudo-label": "#56b4e9", "margin": "#8a6d1a", "least-confidence": "#5d3a9b",
+}  # fmt: skip
+MARKERS = {
+    "random": "x", "entropy": "o", "kcenter": "s", "vaal": "^", "bald": "D", "coreset": "v",
+    "entropy-l1-pseudo-label": "P", "margin": "<", "least-confidence": ">",
+}  # fmt: skip
+SPARE_COLOURS = ("#332288", "#882255", "#44aa99", "#999933")
+DASHED, SOLID = (0, (3.2, 1.8)), "-"
+VARIANT_MARKERS = ("", "*", "X")
+VARIANTS = (SOLID, (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1.2)))  # several balances of one strategy
+STEP = 0.5  # points by which the bars of neighbouring curves are moved sideways, so that none hides another
+MOST_TICKS = 8
+APART = 5.5  # points between the gains of neighbouring methods
+PAPER_MARK: Any = {"linestyle": "none", "marker": "_", "markersize": 6.5, "markeredgewidth": 1.5, "zorder": 2.5}
+LABELS = {
+    "accuracy": "accuracy (%)", "balanced_accuracy": "balanced accuracy (%)",
+    "tail_accuracy": "accuracy on the tail (%)", "l1_score": "L1 score of the labelled set",
+}  # fmt: skip
+
+
+def curve_figure(results: Results, study: Study, methods: Sequence[Method], measure: str = "accuracy") -> Figure:
+    """A measure against the share labelled, one panel per condition (the paper's Fig. 5 and 6, Supp. A, B, C)."""
+    conditions = [one for one in study.conditions if _drawable(results, one, methods, measure)]
+    with mpl.rc_context(STYLE):
+        figure, panels = _panels(conditions)
+        for axes, condition in zip(panels, conditions, strict=True):
+            ran = [one for one in methods if one in results.trials[condition]]
+            for place, method in enumerate(ran):
+                shift = (place - (len(ran) - 1) / 2) * STEP
+                _draw_curve(axes, curve(results, condition, method), measure, _look(method, methods), shift)
+            if measure == "l1_score":
+                axes.set_ylim(bottom=0)
+            _share_ticks(axes, [point.share for one in ran for point in curve(results, condition, one).points])
+        _share_scale(panels)
+        panels[0].set_ylabel(LABELS[measure])
+        legend_below(figure, _legend_handles(methods))
+    return figure
+
+
+def gain_figure(results: Results, study: Study, *, published: bool = True) -> Figure:
+    """What balance adds, cycle by cycle, ± paired standard error; short dashes are the paper's numbers."""
+    found = {condition: gains(results, condition) for condition in study.conditions}
+    conditions = [condition for condition in study.conditions if found[condition]]
+    methods = sorted({gain.method for some in found.values() for gain in some}, key=method_order)
+    with mpl.rc_context(STYLE):
+        printed = published and any(_printed(gain) is not None for some in found.values() for gain in some)
+        figure, panels = _panels(conditions)
+        for axes, condition in zip(panels, conditions, strict=True):
+            axes.axhline(0, color=INK, linewidth=0.8, zorder=1)
+            axes.margins(x=0.14)
+            for place, method in enumerate(methods):
+                line = [gain for gain in found[condition] if gain.method == method]
+                shift = (place - (len(methods) - 1) / 2) * APART
+                _draw_gains(axes, line, _look(method, methods), shift, printed)
+            _share_ticks(axes, [gain.share for gain in found[condition]])
+        _share_scale(panels)
+        panels[0].set_ylabel("gain in accuracy (points)")
+        handles = [_handle(method.shown, {**_look(method, methods), "linestyle": "none"}) for method in methods]
+        dash = Line2D([], [], color=INK, label="printed in the paper", **PAPER_MARK)
+        legend_below(figure, [*handles, *([dash] if printed else [])])
+    return figure
+
+
+def _panels(conditions: Sequence[Condition]) -> tuple[Figure, list[Axes]]:
+    """One panel per condition, three in a row; a single one is as wide as a column."""
+    columns = min(len(conditions), 3)
+    rows = math.ceil(len(conditions) / columns)
+    figure = new_figure(FULL if columns > 1 else 3.6, 2.2 * rows + 0.45)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    panels = list(grid.flat)
+    for axes in panels[len(conditions) :]:
+        axes.set_axis_off()
+    for place, (axes, condition) in enumerate(zip(panels, conditions, strict=False)):
+        axes.set_title(setting_title(condition))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g}"))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=ROUND))
+        axes.tick_params(labelleft=place % columns == 0)
+        if place + columns >= len(conditions):
+            axes.set_xlabel("labelled (%)")
+    return figure, panels[: len(conditions)]
+
+
+def setting_title(condition: Condition) -> str:
+    """A condition over its panel."""
+    text = f"IF {condition.imbalance:g}"
+    return f"{text}, balanced" if condition.imbalance == 1 else f"{text}, {condition.setting.split()[0]}"
+
+
+def _drawable(results: Results, condition: Condition, methods: Sequence[Method], measure: str) -> bool:
+    ran = [curve(results, condition, one) for one in methods if one in results.trials[condition]]
+    return any(not math.isnan(point.measure(measure).mean) for one in ran for point in one.points)
+
+
+def _share_ticks(axes: Axes, shares: Sequence[float]) -> None:
+    """Ticks where there are points, while there is room."""
+    places = sorted({round(share, 9) for share in shares})
+    if len(places) <= MOST_TICKS:
+        axes.set_xticks(places)
+
+
+def _share_scale(panels: Sequence[Axes]) -> None:
+    """The same heights mean the same in every panel."""
+    low, high = min(axes.get_ylim()[0] for axes in panels), max(axes.get_ylim()[1] for axes in panels)
+    for axes in panels:
+        axes.set_ylim(low, high)
+
+
+def _look(method: Method, among: Sequence[Method]) -> dict[str, Any]:
+    """Colour and marker by strategy; dashes and filling by balance."""
+    others = sorted({one.strategy for one in among} - COLOURS.keys())
+    spare = SPARE_COLOURS[others.index(method.strategy) % len(SPARE_COLOURS)] if method.strategy in others else ""
+    colour = COLOURS.get(method.strategy, spare)
+    variants = [one for one in among if one.strategy == method.strategy and one.balanced]
+    plain = not method.balanced
+    variant = 0 if plain else variants.index(method) % len(VARIANTS)
+    return {
+        "color": colour,
+        "marker": VARIANT_MARKERS[variant] or MARKERS.get(method.strategy, "h"),
+        "linestyle": DASHED if plain else VARIANTS[variant],
+        "markerfacecolor": "white" if plain else colour,
+        "markersize": 6 if variant else 4.4 if method.strategy == "random" else 3.8,
+        "markeredgewidth": 1.0,
+        "linewidth": 1.3 if plain else 1.6,
+    }
+
+
+def _draw_curve(axes: Axes, one: Curve, measure: str, look: dict[str, Any], shift: float) -> None:
+    """A curve, and its bars moved a little; the numbers stay where they are."""
+    bands = [point.measure(measure) for point in one.points]
+    factor = 1 if measure == "l1_score" else 100
+    drawn = _errorbar(
+        axes, [point.share for point in one.points], [factor * band.mean for band in bands],
+        [factor * band.std for band in bands], look,
+    )  # fmt: skip
+    for bars in drawn[2]:
+        _move(bars, axes, shift)
+
+
+def _draw_gains(axes: Axes, line: Sequence[Gain], look: dict[str, Any], shift: float, printed: bool) -> None:
+    """Dots and bars of one method beside those of the others, and the paper's numbers as short dashes."""
+    shares = [gain.share for gain in line]
+    means, errors = [100 * gain.difference.mean for gain in line], [100 * gain.difference.error for gain in line]
+    drawn = _errorbar(axes, shares, means, errors, {**look, "linestyle": "none"})
+    theirs = [_printed(gain) for gain in line] if printed else []
+    known = [(share, points) for share, points in zip(shares, theirs, strict=False) if points is not None]
+    marks = axes.plot(*zip(*known, strict=True), color=look["color"], **PAPER_MARK) if known else []
+    for artist in [*drawn.get_children(), *marks]:
+        _move(artist, axes, shift)
+
+
+def _printed(gain: Gain) -> float | None:
+    theirs = published_gain(gain.condition, gain.method, gain.cycle, gain.share)
+    return theirs.points if theirs else None
+
+
+def _errorbar(
+    axes: Axes, xs: list[float], ys: list[float], spread: list[float], look: dict[str, Any]
+) -> ErrorbarContainer:
+    """A curve with bars; where the spread is unknown (one seed) there is no bar."""
+    bars = None if all(math.isnan(one) for one in spread) else [0 if math.isnan(one) else one for one in spread]
+    front = 3 if look["linestyle"] == SOLID else 2
+    return axes.errorbar(xs, ys, yerr=bars, elinewidth=0.8, capsize=0, zorder=front, **look)
+
+
+def _move(artist: Artist, axes: Axes, points: float) -> None:
+    """Shift what is drawn, not its numbers; only afterwards, else the panel would not be scaled to it."""
+    artist.set_transform(offset_copy(axes.transData, axes.get_figure(root=True), x=points, units="points"))
+
+
+def _legend_handles(methods: Sequence[Method]) -> list[Line2D]:
+    """Strategies by colour, then what dashes mean; where a strategy has several balances, each method by itself."""
+    balanced = [one for one in methods if one.balanced]
+    keyed = {(one.strategy, one.balanced) for one in methods}
+    if len(keyed) < len(methods) or not balanced:
+        return [_handle(one.shown, _look(one, methods)) for one in methods]
+    paired = {one.strategy for one in balanced if not _alone(one, methods)}
+    if not paired:
+        return [_handle(one.shown, _look(one, methods)) for one in methods]
+    handles = []
+    for strategy in dict.fromkeys(one.strategy for one in methods):
+        own = [one for one in methods if one.strategy == strategy]
+        name = strategy_shown(strategy) if strategy in paired else own[0].shown
+        handles.append(_handle(name, _look(own[-1], methods)))
+    handles.append(Line2D([], [], color=INK, linewidth=1.3, linestyle=DASHED, label="classical"))
+    return [*handles, Line2D([], [], color=INK, linewidth=1.6, label="class-balanced (CB)")]
+
+
+def _alone(method: Method, methods: Sequence[Method]) -> bool:
+    return not any(one.strategy == method.strategy and not one.balanced for one in methods)
+
+
+def _handle(name: str, look: dict[str, Any]) -> Line2D:
+    return Line2D([], [], label=name, **look)

@@ -1,0 +1,304 @@
+"""The tables of an experiment: results in; gains, accuracies, label savings and count errors as `Grid`s out.
+
+Gains are the paper's tables 1 to 3, with its printed numbers beside ours. The same as short rows for a terminal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from . import summary
+from .grid import DASH, Cell, Grid, merge_down, number, with_spread
+from .names import Condition, Study
+from .published import NOT_THE_PAPERS, Published, data_set, published_gain
+from .summary import CLEAR, CountError, Curve, Gain, Results, Saving, mean_gains, savings
+
+PAPER_TABLE = {"cifar10": "Table 1", "cifar100": "Table 2", "tinyimagenet": "Table 3"}
+MEASURE_NAMES = {
+    "accuracy": "Accuracy",
+    "balanced_accuracy": "Balanced accuracy",
+    "tail_accuracy": "Accuracy on the tail",
+    "l1_score": "L1 score of the labelled set",
+}
+WHERE = ("pool", "learner", "setting", "imbalance_factor")
+VERDICTS = {"up": "better", "down": "worse"}
+
+
+def gain_table(results: Results, study: Study, *, published: bool = True) -> Grid:
+    """Gains per cycle, imbalance × method, in points of accuracy (the paper's tables 1 to 3)."""
+    found = [gain for condition in study.conditions for gain in summary.gains(results, condition)]
+    beside = {_key(gain): _published(gain, published) for gain in found}
+    cycles = sorted({gain.cycle for gain in found})
+    printed = {gain.cycle for gain in found if beside[_key(gain)] is not None}
+    strange = any(one is not None and not one.same_setting for one in beside.values())
+    header = ["setting", "method"]
+    for cycle in cycles:
+        header += [f"cycle {cycle}", *([f"paper{'†' if strange else ''}"] if cycle in printed else [])]
+    lines = [_gain_line(line, cycles, printed, beside) for line in _by_method(found)]
+    like = PAPER_TABLE.get(data_set(study.pool))
+    title = f"Gain in accuracy by class balancing, in points: {study.name}" + (f" (the paper's {like})" if like else "")
+    return Grid(
+        f"gains-{study.stem}", title, tuple(header), _merged(lines), _gain_notes(found, bool(printed), strange),
+        (*WHERE, "method", "base", "cycle", "labelled", "share", "gain_points", "paired_standard_error", "seeds",
+         "verdict", "published_points", "papers_setting"),
+        tuple(_gain_record(gain, beside[_key(gain)]) for gain in found),
+    )  # fmt: skip
+
+
+def measure_table(results: Results, study: Study, measure: str) -> Grid:
+    """A measure per cycle, imbalance × method, mean ± standard deviation; accuracies in percent."""
+    found = [
+        one for condition in study.conditions for one in summary.curves(results, condition) if _known(one, measure)
+    ]
+    cycles = sorted({point.cycle for one in found for point in one.points})
+    factor, digits = (1.0, 3) if measure == "l1_score" else (100.0, 2)
+    lines = []
+    for one in found:
+        bands = {point.cycle: point.measure(measure) for point in one.points}
+        texts = [
+            with_spread(bands[c].mean * factor, bands[c].std * factor, digits) if c in bands else DASH for c in cycles
+        ]
+        lines.append([Cell(one.condition.setting), Cell(one.method.shown), *map(Cell, texts)])
+    unit = "" if measure == "l1_score" else ", in percent"
+    least, most = _seed_range([point.accuracy.seeds for one in found for point in one.points])
+    return Grid(
+        f"{measure.replace('_', '-')}-{study.stem}", f"{MEASURE_NAMES[measure]}{unit}: {study.name}",
+        ("setting", "method", *_cycle_names(found, cycles)), _merged(lines),
+        (f"Mean ± standard deviation over {_seeds(least, most)}; {DASH}: no number.",),
+        (*WHERE, "method", "cycle", "labelled", "share", "mean", "std", "seeds"),
+        tuple(
+            (*_where(one.condition), one.method.label, point.cycle, point.labelled, point.share,
+             point.measure(measure).mean, point.measure(measure).std, point.measure(measure).seeds)
+            for one in found for point in one.points
+        ),
+    )  # fmt: skip
+
+
+def saving_table(results: Results, study: Study) -> Grid:
+    """Labels that each method needs for a level of accuracy, beside Random."""
+    found = [one for condition in study.conditions for one in savings(results, condition)]
+    lines = [[Cell(text) for text in (one.condition.setting, *_saving_texts(one))] for one in found]
+    return Grid(
+        f"savings-{study.stem}", f"Labels needed for an accuracy: {study.name}",
+        ("setting", "level", "method", "labels", "Random", "fewer labels", "seeds ahead"), _merged(lines, 2),
+        (
+            "Labels, the initial set included, at which the mean learning curve first meets the level, by straight "
+            "lines between its points. Seeds ahead: in how many seeds the method alone got there first.",
+            "≥: Random does not meet the level with all its labels, so the saving is at least this.",
+        ),
+        (*WHERE, "level", "method", "labels", "reference", "reference_labels", "saved_share", "is_lower_limit",
+         "seeds_ahead", "seeds"),
+        tuple(
+            (*_where(one.condition), one.level, one.method.label, one.needed, one.reference.label,
+             one.reference_needed, one.share, one.at_least, one.ahead, one.seeds)
+            for one in found
+        ),
+        words=3,
+    )  # fmt: skip
+
+
+def count_table(results: Results, study: Study, class_names: Sequence[str] = ()) -> Grid:
+    """Expected against true class counts of each batch."""
+    found = [one for condition in study.conditions for one in summary.count_errors(results, condition)]
+    lines = [[Cell(text) for text in _count_texts(one, class_names)] for one in found]
+    return Grid(
+        f"counts-{study.stem}", f"Expected and true class counts of the batches: {study.name}",
+        ("setting", "method", "cycle", "batch", "in another class", "error per class", "farthest class", "expected",
+         "true"),
+        _merged(lines, 2),
+        (
+            "In another class: Σ|expected − true| / 2 as a share of the batch. Error per class: the mean of "
+            "|expected − true| over the classes as a share of the batch. Mean ± standard deviation over seeds.",
+        ),
+        (*WHERE, "method", "cycle", "picks", "misplaced_share", "misplaced_std", "mean_absolute_error_share",
+         "mean_absolute_error_std", "seeds", "farthest_class", "farthest_expected", "farthest_realised"),
+        tuple(
+            (*_where(one.condition), one.method.label, one.cycle, one.picks, one.misplaced.mean, one.misplaced.std,
+             one.absolute.mean, one.absolute.std, one.absolute.seeds, one.worst, one.worst_expected, one.worst_realised)
+            for one in found
+        ),
+    )  # fmt: skip
+
+
+def study_tables(
+    results: Results, study: Study, *, published: bool = True, class_names: Mapping[str, Sequence[str]] | None = None
+) -> list[Grid]:
+    """Every table of a study that has rows."""
+    grids = [
+        gain_table(results, study, published=published),
+        *(measure_table(results, study, measure) for measure in _measures(results, study)),
+        saving_table(results, study),
+        count_table(results, study, (class_names or {}).get(study.pool, ())),
+    ]
+    return [grid for grid in grids if grid.body]
+
+
+def _measures(results: Results, study: Study) -> list[str]:
+    """All of them; on a balanced test set balanced accuracy is accuracy again, and is left out."""
+    runs = (trials for condition in study.conditions for trials in results.trials[condition].values())
+    rows = [row for trials in runs for trial in trials.values() for row in trial.values()]
+    same = all(math.isclose(row.accuracy, row.balanced_accuracy, abs_tol=1e-9) for row in rows)
+    return [name for name in MEASURE_NAMES if not (same and name == "balanced_accuracy")]
+
+
+def gain_rows(results: Results) -> list[list[str]]:
+    """Accuracies and gains for a terminal, the header first: one row per condition and method.
+
+    Accuracy at the end ± standard deviation; gains are means over all cycles ± paired standard error, in points.
+    """
+    names = ["method", "accuracy at the end", "gain", "on the tail", "seeds", "balance is"]
+    rows = [[*_place_names(results), *names]]
+    for condition in results.trials:
+        tails = {gain.method: gain for gain in mean_gains(results, condition, "tail_accuracy")}
+        found = {gain.method: gain for gain in mean_gains(results, condition)}
+        for one in summary.curves(results, condition):
+            gain, last = found.get(one.method), one.last.accuracy
+            added = [_points(gain), _points(tails[one.method])] if gain else ["", ""]
+            accuracy = with_spread(100 * last.mean, 100 * last.std)
+            verdict = verdict_shown(gain) if gain else ""
+            rows.append([*_place(results, condition), one.method.shown, accuracy, *added, str(last.seeds), verdict])
+    return rows
+
+
+def saving_rows(results: Results) -> list[list[str]]:
+    """Label savings for a terminal, the header first; nothing more where there is no Random to compare with."""
+    rows = [[*_place_names(results), "level", "method", "labels", "Random", "fewer labels", "seeds ahead"]]
+    for condition in results.trials:
+        rows += [[*_place(results, condition), *_saving_texts(one)] for one in savings(results, condition)]
+    return rows
+
+
+def _place_names(results: Results) -> list[str]:
+    """Where a row holds; pool and learner only where there are several."""
+    return ["pool", "learner", "setting"] if len(results.studies) > 1 else ["setting"]
+
+
+def _place(results: Results, condition: Condition) -> list[str]:
+    return [getattr(condition, name) for name in _place_names(results)]
+
+
+def verdict_shown(gain: Gain) -> str:
+    """A verdict in words."""
+    return VERDICTS.get(gain.verdict, gain.verdict)
+
+
+def _points(gain: Gain) -> str:
+    return with_spread(100 * gain.difference.mean, 100 * gain.difference.error, sign=True)
+
+
+def _key(gain: Gain) -> tuple[Condition, str, int]:
+    return gain.condition, gain.method.label, gain.cycle
+
+
+def _published(gain: Gain, wanted: bool) -> Published | None:
+    return published_gain(gain.condition, gain.method, gain.cycle, gain.share) if wanted else None
+
+
+def _by_method(found: list[Gain]) -> list[list[Gain]]:
+    lines: dict[tuple[Condition, str], list[Gain]] = {}
+    for gain in found:
+        lines.setdefault((gain.condition, gain.method.label), []).append(gain)
+    return list(lines.values())
+
+
+def _gain_line(
+    line: list[Gain], cycles: list[int], printed: set[int], beside: dict[tuple[Condition, str, int], Published | None]
+) -> list[Cell]:
+    cells = [Cell(line[0].condition.setting), Cell(line[0].method.shown)]
+    at = {gain.cycle: gain for gain in line}
+    for cycle in cycles:
+        gain = at.get(cycle)
+        cells.append(Cell(_points(gain), gain.verdict in VERDICTS) if gain else Cell(DASH))
+        if cycle in printed:
+            theirs = beside[_key(gain)] if gain else None
+            cells.append(Cell(number(theirs.points, sign=True) if theirs else DASH))
+    return cells
+
+
+def _gain_notes(found: list[Gain], printed: bool, strange: bool) -> tuple[str, ...]:
+    least, most = _seed_range([gain.difference.seeds for gain in found])
+    notes = [
+        f"Mean ± paired standard error over {_seeds(least, most)}. Bold: at least {CLEAR:.0f} standard errors from "
+        "zero; all else is within noise."
+    ]
+    if printed:
+        notes.append("paper: the gain printed in the paper, a mean over 3 runs.")
+    if strange:
+        notes.append(
+            f"† {NOT_THE_PAPERS}: the paper trained a deep net on the images, from 10 % of them on, 5 % a cycle."
+        )
+    return tuple(notes)
+
+
+def _gain_record(gain: Gain, theirs: Published | None) -> tuple[object, ...]:
+    beside = (theirs.points, theirs.same_setting) if theirs else ("", "")
+    numbers = (100 * gain.difference.mean, 100 * gain.difference.error, gain.difference.seeds)
+    names = (gain.method.label, gain.base.label, gain.cycle, gain.labelled, gain.share)
+    return (*_where(gain.condition), *names, *numbers, verdict_shown(gain), *beside)
+
+
+def _where(condition: Condition) -> tuple[object, ...]:
+    return condition.pool, condition.learner, condition.setting, condition.imbalance
+
+
+def _known(one: Curve, measure: str) -> bool:
+    return any(not math.isnan(point.measure(measure).mean) for point in one.points)
+
+
+def _cycle_names(found: list[Curve], cycles: list[int]) -> list[str]:
+    """Cycles with the share labelled then, where all conditions agree on it."""
+    names = []
+    for cycle in cycles:
+        shares = {f"{100 * point.share:.3g} %" for one in found for point in one.points if point.cycle == cycle}
+        names.append(f"cycle {cycle} ({shares.pop()})" if len(shares) == 1 else f"cycle {cycle}")
+    return names
+
+
+def _seed_range(numbers: list[int]) -> tuple[int, int]:
+    return (min(numbers), max(numbers)) if numbers else (0, 0)
+
+
+def _seeds(least: int, most: int) -> str:
+    return f"{least} to {most} seeds" if least != most else f"{most} seed{'' if most == 1 else 's'}"
+
+
+def _merged(lines: list[list[Cell]], columns: int = 1) -> tuple[tuple[Cell, ...], ...]:
+    texts = merge_down([tuple(cell.text for cell in line) for line in lines], columns)
+    return tuple(
+        tuple(Cell(text, cell.strong) for text, cell in zip(row, line, strict=True))
+        for row, line in zip(texts, lines, strict=True)
+    )
+
+
+def _saving_texts(one: Saving) -> list[str]:
+    return [
+        f"{100 * one.level:.0f} %", one.method.shown, labels_shown(one.needed), labels_shown(one.reference_needed),
+        saving_shown(one), f"{one.ahead} of {one.seeds}",
+    ]  # fmt: skip
+
+
+def labels_shown(labels: float) -> str:
+    """A number of labels, or that there is none.
+
+    >>> labels_shown(1234.4), labels_shown(float("nan"))
+    ('1,234', 'not reached')
+    """
+    return "not reached" if math.isnan(labels) else f"{labels:,.0f}"
+
+
+def saving_shown(one: Saving) -> str:
+    """The share of labels saved, in percent."""
+    if math.isnan(one.share):
+        return DASH
+    return f"{'≥ ' if one.at_least else ''}{number(100 * one.share, 0)} %"
+
+
+def _count_texts(one: CountError, class_names: Sequence[str]) -> list[str]:
+    worst = class_names[one.worst] if one.worst < len(class_names) else str(one.worst)
+    return [
+        one.condition.setting, one.method.shown, str(one.cycle), f"{one.picks:,.0f}",
+        f"{with_spread(100 * one.misplaced.mean, 100 * one.misplaced.std, 1)} %",
+        f"{with_spread(100 * one.absolute.mean, 100 * one.absolute.std, 2)} %",
+        worst, number(one.worst_expected, 1), number(one.worst_realised, 1),
+    ]  # fmt: skip

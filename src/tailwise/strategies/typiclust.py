@@ -1,0 +1,177 @@
+"""TypiClust (Hacohen, Dekel and Weinshall 2022): a first batch without labels, the most typical image of each cluster.
+
+Embeddings of the pool, and of the labelled set where there is one, in; a `Selection` out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..balance.target import Ranges
+from ..errors import BadInput
+from ..solve.path import find_lam, score_scale
+from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
+from .base import Base, strategy
+from .kcenter import both_embeddings
+from .task import Task
+
+NEIGHBOURS = 20
+SMALLEST = 5  # images of a cluster that may be picked from before the others are used up, as in the paper
+REFERENCES = 4_000  # images of a large cluster among which neighbours are sought: density, to a common factor
+EXACT_KMEANS = 2_000_000  # N·K up to which k-means reads the whole pool in each step
+DUPLICATE = 1e-3  # of the mean distance: what the distance between equal images counts as
+
+
+@strategy
+@dataclass(frozen=True, kw_only=True)
+class TypiClust(Base):
+    """The most typical image of each large cluster without labels, for a start with few labels or none."""
+
+    most_clusters: int = 500
+    name: ClassVar[str] = "typiclust"
+    needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most_clusters < 1:
+            raise BadInput(f"most_clusters is {self.most_clusters}; it must be a whole number above 0")
+
+    def choose(self, task: Task, predictions: Predictions, _scores: Float64Array) -> Selection:
+        """`informativeness` is the sum of the typicalities; balance weighs within each cluster, as in Algorithm 2."""
+        pool, labelled = both_embeddings(task, predictions)
+        with threadpool_limits(limits=1):
+            visits = self._visits(task, pool, labelled)
+
+        def l1_at(lam: float) -> float:
+            return task.ranges.distance(task.rows.total(visits.pick(task, lam)))
+
+        known = visits.typicality[np.concatenate([np.empty(0, np.int64), *visits.members.values()])]
+        scale = score_scale(known, task.rows.classes)
+        lam = find_lam(self.balance, l1_at, scale, task.program(np.zeros(task.rows.size)))
+        picks = visits.pick(task, lam)
+        total = float(visits.typicality[picks].sum())
+        return task.selection(picks, informativeness=total, lam=lam, method=self.name)
+
+    def _visits(self, task: Task, pool: FloatArray, labelled: FloatArray) -> Visits:
+        """Cluster pool and labelled set together, and judge the images of the clusters that will be picked from."""
+        if not task.budget:
+            return Visits(np.empty(0, np.int64), np.zeros(len(pool)), {})
+        number = min(len(labelled) + task.budget, self.most_clusters, len(pool) + len(labelled))  # K
+        task.report(f"typiclust: {number} clusters of {len(pool)} images")
+        places = cluster(np.concatenate([pool, labelled]) if len(labelled) else pool, number, task.seed)
+        inside, covering = places[: len(pool)], places[len(pool) :]
+        counts = np.bincount(inside, minlength=number)
+        order = visiting_order(counts, np.bincount(covering, minlength=number), task.budget)
+        rng, typical, members = np.random.default_rng(task.seed), np.zeros(len(pool)), {}
+        by_cluster = np.split(np.argsort(inside, kind="stable"), np.cumsum(counts)[:-1])
+        for place in np.unique(order).tolist():
+            rows = by_cluster[place]
+            typical[rows] = typicality(pool[rows], rng)
+            members[place] = rows[np.argsort(-typical[rows], kind="stable")]
+        return Visits(order, typical, members)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Visits:
+    """The clusters to pick from, in their order, and what is in them."""
+
+    order: IntArray  # (b,) clusters; one stands here as often as it is picked from
+    typicality: Float64Array  # (N,), 0 in clusters that are not visited
+    members: dict[int, IntArray]  # cluster → pool rows, the most typical first, equal ones by index
+
+    def pick(self, task: Task, lam: float) -> IntArray:
+        """The row of each visit with the least −typicality + λ·dist(Pᵀz + P_i, target), (b,); λ = 0 is TypiClust."""
+        picks: list[int] = []
+        open_ = np.ones(len(self.typicality), dtype=bool)
+        expected, taken = np.zeros(task.rows.classes), dict.fromkeys(self.members, 0)
+        for place in self.order.tolist():
+            rows = self.members[place][taken[place] :] if lam == 0 else self.members[place][open_[self.members[place]]]
+            best = 0
+            if lam:
+                proba = task.rows.take(rows)  # (m, C)
+                best = int((lam * _distances(task.ranges, expected + proba) - self.typicality[rows]).argmin())
+                expected += proba[best]
+            picks.append(int(rows[best]))
+            open_[rows[best]] = False
+            taken[place] += 1
+        return np.array(picks, dtype=np.int64)
+
+
+def visiting_order(counts: IntArray, covered: IntArray, budget: int) -> IntArray:
+    """Which cluster to pick from, (b,): fewest labels first, then the largest, then the first; a pick is a label.
+
+    A cluster of fewer than five images waits until the others are used up, and one without images in the pool is left
+    out. `counts` are the images of each cluster in the pool, `covered` those that are labelled.
+
+    >>> visiting_order(np.array([9, 30, 20, 3]), np.array([0, 0, 1, 0]), 4).tolist()
+    [1, 0, 1, 2]
+    """
+    left, sizes = counts.copy(), counts + covered
+    labels = covered.copy()
+    order = np.empty(budget, dtype=np.int64)
+    for turn in range(budget):
+        order[turn] = best = np.lexsort((-sizes, labels, sizes < SMALLEST, left == 0))[0]  # the last key counts first
+        left[best] -= 1
+        labels[best] += 1
+    return order
+
+
+def cold_start(embeddings: FloatArray, *, classes: int) -> Predictions:
+    """What a strategy is asked before anything is labelled: embeddings, equal probabilities, an empty labelled set.
+
+    >>> cold_start(np.zeros((3, 2)), classes=4).proba.tolist()
+    [[0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25]]
+    """
+    proba = np.broadcast_to(1 / classes, (len(embeddings), classes))  # takes no memory
+    return Predictions(proba, embeddings=embeddings, labelled_embeddings=embeddings[:0])
+
+
+def cluster(points: FloatArray, number: int, seed: int) -> IntArray:
+    """The cluster of each point, (n,), by k-means: exact steps in a small pool, mini-batches in a large one."""
+    from sklearn.cluster import KMeans, MiniBatchKMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    kind = KMeans if len(points) * number <= EXACT_KMEANS else MiniBatchKMeans
+    more = {} if kind is KMeans else {"batch_size": 4_096, "max_iter": 20}
+    wide = points.astype(np.float32 if points.dtype != np.float64 else np.float64, copy=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters: some stay empty
+        fitted = kind(number, n_init=1, random_state=seed % 2**32, **more).fit(wide)
+    labels: IntArray = fitted.labels_.astype(np.int64)
+    return labels
+
+
+def typicality(points: FloatArray, rng: np.random.Generator) -> Float64Array:
+    """1 / mean distance to the 20 nearest of the other points, (m,); 0 for a point that is alone.
+
+    >>> typicality(np.array([[0.0], [1.0], [3.0]]), np.random.default_rng(0)).round(2).tolist()
+    [0.5, 0.67, 0.4]
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    size = len(points)
+    if size == 1:
+        return np.zeros(1)
+    chosen = np.arange(size) if size <= REFERENCES else np.sort(rng.choice(size, REFERENCES, replace=False))
+    neighbours = min(NEIGHBOURS, len(chosen) - 1)
+    centred = points.astype(np.float64) - points.mean(axis=0, dtype=np.float64)
+    search = NearestNeighbors(n_neighbors=neighbours + 1, algorithm="brute").fit(centred[chosen])
+    distances = search.kneighbors(centred)[0]  # (m, neighbours + 1), rising; a reference finds itself first
+    itself = np.zeros(size, dtype=bool)
+    itself[chosen] = True
+    mean = np.where(itself, distances[:, 1:].mean(axis=1), distances[:, :-1].mean(axis=1))
+    overall = mean.mean()
+    # Where all points are equal, each is as typical as the others.
+    return np.asarray(1 / np.maximum(mean, DUPLICATE * overall)) if overall > 0 else np.ones(size)
+
+
+def _distances(ranges: Ranges, counts: Float64Array) -> Float64Array:
+    """l1 distance of each row of counts (m, C) from the target, (m,)."""
+    outside = np.maximum(ranges.low - counts, 0) + np.maximum(counts - ranges.high, 0)
+    total: Float64Array = outside.sum(axis=1)
+    return total

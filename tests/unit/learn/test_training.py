@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from tailwise.errors import BadInput
+from tailwise.learn.augment import crop_and_flip, measure_channels, normalise
+from tailwise.learn.nets import ResNet, ResNetConfig
+from tailwise.learn.resnet_learner import ResNet10
+from tailwise.learn.seeded import AUGMENT, generator
+from tailwise.learn.training import Lesson, Recipe, class_weights, epoch_batches, train
+
+RECIPE = Recipe(epochs=4, lr=0.05, milestones=(2,), batch=8, padding=1)
+
+
+def lesson(count: int = 21, classes: int = 3, seed: int = 0) -> Lesson:
+    images = np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 3), dtype=np.uint8)
+    return Lesson(images, np.arange(count) % classes, measure_channels(images), classes)
+
+
+def fresh(classes: int = 3, dropout: float = 0.5) -> ResNet:
+    torch.manual_seed(0)
+    return ResNet(ResNetConfig(classes, (1, 1, 1, 1), 2, dropout=dropout))
+
+
+def trained(folder: Path | None = None, recipe: Recipe = RECIPE, seed: int = 5, **options: Any) -> ResNet:  # noqa: ANN401
+    net = fresh()
+    train(net, options.pop("of", lesson()), recipe, seed=seed, checkpoint=folder, every=0.0, **options)
+    return net
+
+
+def same(one: ResNet, other: ResNet) -> bool:
+    states = zip(one.state_dict().items(), other.state_dict().items(), strict=True)
+    return all(name == other_name and torch.equal(a, b) for (name, a), (other_name, b) in states)
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_in_epoch(epoch: int) -> Any:  # noqa: ANN401 - a Progress that ends the training
+    def report(_done: float, what: str) -> None:
+        if what.startswith(f"epoch {epoch} of"):
+            raise Stop
+
+    return report
+
+
+def broken_off(folder: Path, in_epoch: int = 3) -> None:
+    with pytest.raises(Stop):
+        trained(folder, report=stop_in_epoch(in_epoch))
+    assert (folder / "model.json").exists()
+
+
+def test_the_loop_is_sgd_with_nesterov_momentum_as_written_in_a_textbook() -> None:
+    recipe = Recipe(epochs=2, lr=0.1, milestones=(1,), batch=4, padding=1, weight_decay=0.01)
+    data, net, ours = lesson(10), fresh(dropout=0.0), fresh(dropout=0.0)
+    train(ours, data, recipe, seed=3)
+    velocity = {name: torch.zeros_like(value) for name, value in net.named_parameters()}
+    net.train()
+    for epoch, rate in enumerate((0.1, 0.05)):
+        draws = generator(3, AUGMENT, epoch)
+        for indices in epoch_batches(10, 4, 3, epoch):
+            images = crop_and_flip(torch.from_numpy(data.inputs[indices]), 1, draws)
+            loss = functional.cross_entropy(
+                net(normalise(images, data.channels)), torch.from_numpy(data.labels[indices])
+            )
+            gradients = torch.autograd.grad(loss, list(net.parameters()))
+            with torch.no_grad():
+                for (name, value), gradient in zip(net.named_parameters(), gradients, strict=True):
+                    slope = gradient + 0.01 * value
+                    velocity[name] = 0.9 * velocity[name] + slope
+                    value -= rate * (slope + 0.9 * velocity[name])
+    for name, value in net.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], value, rtol=1e-3, atol=1e-5)
+
+
+def test_two_runs_with_one_seed_agree_bit_for_bit_and_two_seeds_differ() -> None:
+    torch.manual_seed(123)  # whatever the global state is
+    first = trained()
+    assert same(first, trained())
+    assert not same(first, trained(seed=6))
+
+
+def test_training_leaves_torch_as_it_was() -> None:
+    net, state = fresh(), torch.get_rng_state()
+    train(net, lesson(), RECIPE, seed=1)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("in_epoch", [2, 3, 4])
+def test_a_training_that_was_broken_off_goes_on_bit_for_bit(tmp_path: Path, in_epoch: int) -> None:
+    broken_off(tmp_path / "kept", in_epoch)
+    lines: list[str] = []
+    resumed = trained(tmp_path / "kept", report=lambda _done, what: lines.append(what))
+    assert lines[0] == f"going on after epoch {in_epoch - 1}"
+    assert lines[1].startswith(f"epoch {in_epoch} of 4")
+    assert same(resumed, trained())
+    assert not (tmp_path / "kept").exists()
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from tailwise.learn.resnet_learner import ResNet10
+import tailwise.learn.training as training
+
+training.train.__kwdefaults__["every"] = 0.0
+images = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 3), dtype=np.uint8)
+learner = ResNet10(epochs=6, lr=0.05, milestones=(3,), batch=8, width=2, padding=1, device="cpu")
+
+def report(done, what):
+    print(what, flush=True)
+    if what.startswith("epoch 4 of") and "wait" in sys.argv:
+        time.sleep(60)
+
+folder = Path(sys.argv[1])
+for name, checkpoint in (("resumed", folder / "kept"), ("plain", None)):
+    model = learner.fit(images, np.arange(24) % 3, classes=3, seed=9, report=report, checkpoint=checkpoint)
+    model.save(folder / name)
+"""
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", CHILD, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_a_training_killed_without_warning_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    child = start(tmp_path, "wait")
+    assert child.stdout is not None
+    for line in child.stdout:
+        if line.startswith("epoch 4 of"):
+            break
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    child.stdout.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    output, _ = start(tmp_path).communicate()
+    assert output.splitlines()[0] == "going on after epoch 3"
+    resumed, plain = (json.loads((tmp_path / name / "model.json").read_text()) for name in ("resumed", "plain"))
+    assert resumed == plain  # the checksum of the tensors included
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"seed": 6}, "seed"),
+        ({"recipe": Recipe(epochs=4, lr=0.04, milestones=(2,), batch=8, padding=1)}, "settings"),
+        ({"of": lesson(seed=1)}, "data"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_passed_over_with_a_line(
+    tmp_path: Path, other: dict[str, Any], why: str
+) -> None:
+    broken_off(tmp_path)
+    lines: list[str] = []
+    resumed = trained(tmp_path, report=lambda _done, what: lines.append(what), **other)
+    assert lines[0].startswith("starting anew: the checkpoint in")
+    assert why in lines[0]
+    assert same(resumed, trained(**other))
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone", "json"])
+def test_a_damaged_checkpoint_is_passed_over_with_a_line(tmp_path: Path, damage: str) -> None:
+    broken_off(tmp_path)
+    tensors = next(tmp_path.glob("*.safetensors"))
+    content = bytearray(tensors.read_bytes())
+    content[len(content) // 2] ^= 16
+    if damage == "flip":
+        tensors.write_bytes(content)
+    elif damage == "cut":
+        tensors.write_bytes(content[:100])
+    elif damage == "gone":
+        tensors.unlink()
+    else:
+        (tmp_path / "model.json").write_text("{")
+    lines: list[str] = []
+    resumed = trained(tmp_path, report=lambda _done, what: lines.append(what))
+    assert lines[0].startswith("starting anew: ")
+    assert same(resumed, trained())
+
+
+def test_a_folder_that_cannot_be_written_does_not_end_the_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    lines: list[str] = []
+    net = trained(tmp_path / "file" / "kept", report=lambda _done, what: lines.append(what))
+    assert any(line.startswith("no checkpoint: ") for line in lines)
+    assert same(net, trained())
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    trained(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_progress_grows_to_1_and_names_epoch_and_loss() -> None:
+    heard: list[tuple[float, str]] = []
+    trained(report=lambda done, what: heard.append((done, what)))
+    shares = [done for done, _ in heard]
+    assert len(heard) == 4 * 3
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert heard[0][1].startswith("epoch 1 of 4, loss ")
+
+
+@pytest.mark.parametrize("class_weight", ["none", "balanced"])
+def test_a_class_without_labels_is_no_obstacle(class_weight: str) -> None:
+    learner = ResNet10(epochs=3, batch=8, width=2, padding=0, class_weight=class_weight, device="cpu")
+    data = lesson(20, classes=2)
+    proba = learner.fit(data.inputs, data.labels * 2, classes=4, seed=0).predict_proba(data.inputs)
+    assert proba.shape == (20, 4)
+    assert np.isfinite(proba).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_any_number_of_images_can_be_learnt_from(count: int) -> None:
+    learner = ResNet10(epochs=1, batch=4, width=2, padding=0, device="cpu")
+    data = lesson(count)
+    assert learner.fit(data.inputs, data.labels, classes=3, seed=0).classes == 3
+
+
+def test_it_learns_what_can_be_seen() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 3
+    images = rng.integers(0, 60, (120, 8, 8, 3), dtype=np.uint8)
+    images[np.arange(120), :, :, labels] += 80  # red, green or blue
+    learner = ResNet10(epochs=8, batch=16, width=4, padding=1, lr=0.05, milestones=(6,), device="cpu")
+    model = learner.fit(images[:60], labels[:60], classes=3, seed=0)
+    assert (model.predict_proba(images[60:]).argmax(axis=1) == labels[60:]).mean() > 0.9
+
+
+@pytest.mark.parametrize(("count", "batch"), [(10, 3), (9, 4), (8, 4), (5, 2), (2, 8), (257, 256)])
+def test_an_epoch_shows_every_image_once_and_no_batch_is_a_single_image(count: int, batch: int) -> None:
+    batches = epoch_batches(count, batch, seed=1, epoch=2)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(count))
+    assert all(2 <= len(indices) <= batch + 1 for indices in batches)
+    other = epoch_batches(count, batch, seed=1, epoch=3)
+    assert count < 5 or not np.array_equal(np.concatenate(batches), np.concatenate(other))
+
+
+def test_balanced_weights_give_every_class_seen_the_same_say() -> None:
+    data = Lesson(np.zeros((6, 2, 2, 3), np.uint8), np.array([0, 0, 0, 0, 2, 2]), lesson().channels, 4)
+    weights = class_weights(data, Recipe(class_weight="balanced"))
+    assert weights.tolist() == [0.75, 0.0, 1.5, 0.0]
+    assert class_weights(data, Recipe()).tolist() == [1.0] * 4
+
+
+def test_a_training_that_diverges_says_so() -> None:
+    with pytest.raises(BadInput, match=r"the loss became (nan|inf) in epoch .* lower lr \(1e\+30\)"):
+        train(fresh(), lesson(), Recipe(epochs=3, lr=1e30, batch=8, padding=0), seed=0)
