@@ -6,6 +6,7 @@ learner makes those and no others. Every strategy has a balance setting; λ = 0 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -63,7 +64,7 @@ def make(name: str, **settings: Any) -> Strategy:  # noqa: ANN401 - each strateg
 
 
 @dataclass(frozen=True, kw_only=True)
-class Base:
+class Base(ABC):
     """Settings and checks that every strategy shares."""
 
     balance: Balance = 0.0
@@ -91,9 +92,9 @@ class Base:
         )  # fmt: skip
         return self.choose(task, predictions, scores)
 
+    @abstractmethod
     def choose(self, task: Task, predictions: Predictions, scores: Float64Array) -> Selection:
         """The method itself, on checked input; `scores` (N,) are those of `softmax_score`, zeros without one."""
-        raise NotImplementedError
 
     def _check_needs(self, predictions: Predictions) -> None:
         for need in self.needs:
