@@ -99,9 +99,10 @@ def facts(results: Results) -> str:
     """The size of an experiment, in a line."""
     trials = [trial for methods in results.trials.values() for runs in methods.values() for trial in runs.values()]
     models = sum(len(trial) for trial in trials)
-    seeds = len(results.seeds)
+    seeds, settings = len(results.seeds), len(results.trials)
     return (
-        f"{_names(results.studies)}. {len(results.trials)} settings, {seeds} seed{'' if seeds == 1 else 's'}, "
+        f"{_names(results.studies)}. {settings} setting{'' if settings == 1 else 's'}, "
+        f"{seeds} seed{'' if seeds == 1 else 's'}, "
         f"{len(trials):,} trials, {models:,} rows."
     )
 

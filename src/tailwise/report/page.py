@@ -37,7 +37,7 @@ th.n, td.n { text-align: right; padding: .22rem 0 .22rem .8rem; }
 tr.group td { border-top: 1px solid var(--rule); }
 tbody tr:first-child td { border-top: 0; }
 figure { margin: 1.8rem 0; break-inside: avoid; }
-figure img { width: 100%; max-width: 100%; height: auto; background: #fff; border: 1px solid var(--rule);
+figure img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--rule);
   border-radius: 6px; padding: .6rem; }
 pre { background: var(--wash); border: 1px solid var(--rule); border-radius: 6px; padding: .8rem 1rem; overflow-x: auto;
   font-size: .82rem; line-height: 1.45; }
