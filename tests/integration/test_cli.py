@@ -335,3 +335,41 @@ def test_strategies_are_those_of_the_registry(capsys: pytest.CaptureFixture[str]
     assert run(["strategies"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in tailwise.strategies.STRATEGIES)
+
+
+# bench
+
+
+@pytest.mark.usefixtures("proba")
+def test_an_experiment_runs_is_counted_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.toml").write_text(
+        'name = "mine"\nbudget = 10\ncycles = 1\nseeds = [0, 1]\npool = { name = "digits" }\n'
+        "imbalance = { factors = [0.2] }\nstart = { initial = 20 }\n"
+        'strategies = [{ name = "random" }, { name = "margin", balance = [0, 0.5] }]\n'
+    )
+    assert run(["bench", "status", "mine.toml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["complete"] == 0
+    assert run(["bench", "report", "mine.toml"]) == 3
+    assert "no results in" in capsys.readouterr().err
+    assert run(["bench", "run", "mine.toml", "--json", "--seeds", "0"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["rows"], answer["failed"]) == (6, {})
+    assert Path(answer["report"]).is_file()
+    assert run(["bench", "run", "mine.toml", "--processes", "1", "--no-report"]) == 0
+    shown = capsys.readouterr()
+    assert "Margin-CB" in shown.out
+    assert "3/3" in shown.err  # the seed that was done is not done again
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert run(["bench", "status", "mine.toml"]) == 0
+    assert "6 of 6 trials are complete" in capsys.readouterr().out
+    assert run(["bench", "run", "mine.toml", "--seeds", "0,x"]) == 2
+    assert run(["bench", "run", "nine.toml"]) == 3
+    assert run(["bench", "run", "mine"]) == 2
+
+
+@pytest.mark.usefixtures("proba")
+def test_a_pool_that_cannot_be_read_is_told_once_and_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "run", "cifar10-features", "--data", "absent.npz"]) == 3
+    shown = capsys.readouterr()
+    assert shown.err.count("no features at absent.npz") == 1
+    assert not list(Path("tailwise-runs").rglob("trials"))

@@ -26,7 +26,7 @@ from .config import Experiment
 from .results import Row
 from .store import Store, write_rows
 from .sweep import sweep_lam
-from .trial_run import first_model, run_trial
+from .trial_run import first_model, read_pool, run_trial
 from .trials import Trial, trials_of
 
 ONE_THREAD = dict.fromkeys(
@@ -93,10 +93,12 @@ def run_experiment(
         raise BadFile(f"cannot make the folder {store.folder}: {error.strerror or error}") from error
     with _alone(store.folder):
         write_whole(store.folder / "experiment.toml", experiment.to_toml().encode())
-        waiting = [trial for trial in trials_of(experiment) if not store.is_complete(trial)]
-        workers = max(1, min(processes or os.cpu_count() or 1, max(len(waiting), 1)))
-        failures = _run_here if workers == 1 else _run_apart
-        failed = failures(_plan(waiting, experiment), store, workers, watchers)
+        plan = _plan(experiment, store)
+        if plan:
+            read_pool(experiment.pool.model_dump_json())  # a fault of the pool is told once, before anything runs
+        tasks = sum(len(first.then) for first in plan)
+        workers = max(1, min(processes or os.cpu_count() or 1, tasks))
+        failed = (_run_here if workers == 1 else _run_apart)(plan, store, workers, watchers)
         keep_results(experiment, store)
     return failed
 
@@ -110,15 +112,18 @@ def keep_results(experiment: Experiment, store: Store) -> list[Row]:
     return rows
 
 
-def _plan(waiting: list[Trial], experiment: Experiment) -> list[Task]:
-    """First the model of each world, then the trials that start from it; a sweep in the worlds of the first seed."""
+def _plan(experiment: Experiment, store: Store) -> list[Task]:
+    """What is left to do: in each world first its model, then the sweep (of the first seed) and the trials."""
     worlds: dict[tuple[float, int], list[Trial]] = {}
-    for trial in waiting:
+    for trial in trials_of(experiment):
         worlds.setdefault((trial.factor, trial.seed), []).append(trial)
     plan = []
-    for (_, seed), trials in worlds.items():
-        sweeps = [Task("sweep", trials[0])] if seed == experiment.seeds[0] else []
-        plan.append(Task("model", trials[0], (*sweeps, *(Task("trial", trial) for trial in trials))))
+    for (_, seed), (first, *others) in worlds.items():
+        swept = seed != experiment.seeds[0] or store.sweep(first.folder).is_file()
+        sweeps = [] if swept else [Task("sweep", first)]
+        trials = [Task("trial", trial) for trial in (first, *others) if not store.is_complete(trial)]
+        if sweeps or trials:
+            plan.append(Task("model", first, (*sweeps, *trials)))
     return plan
 
 

@@ -50,7 +50,7 @@ class World:
 def open_world(trial: Trial) -> World:
     """Read the pool and split it; both depend on the file and the seed alone."""
     experiment = trial.experiment
-    pool = _read_pool(experiment.pool.model_dump_json())
+    pool = read_pool(experiment.pool.model_dump_json())
     parts = split(
         pool.train.labels, pool.train.classes, tail=trial.tail, initial=experiment.start.initial,
         draw=experiment.start.draw, seed=trial.seed,
@@ -59,8 +59,8 @@ def open_world(trial: Trial) -> World:
 
 
 @functools.lru_cache(maxsize=1)
-def _read_pool(part: str) -> Pool:
-    """A pool is read once per process."""
+def read_pool(part: str) -> Pool:
+    """The pool of a `PoolPart` in JSON; it is read once per process."""
     wanted = PoolPart.model_validate_json(part)
     return load_pool(wanted.name, Path(wanted.path) if wanted.path else None, **wanted.settings)
 

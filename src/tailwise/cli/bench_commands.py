@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ..bench.config import Experiment, presets, read_experiment
 from ..bench.results import Row
-from ..bench.runner import Watcher, keep_results, run_experiment, status_of
+from ..bench.runner import Watcher, collect, keep_results, run_experiment, status_of
 from ..bench.store import Store
 from ..bench.sweep import kept_sweeps
 from ..errors import BadInput
@@ -65,11 +65,11 @@ def run_bench(
             wanted.experiment, wanted.store, processes=processes, watchers=(watcher, *tracking.watchers())
         )
     failures_shown(failed, console)
-    rows = keep_results(wanted.experiment, wanted.store)
+    rows = collect(wanted.experiment, wanted.store)
     page = write_page(wanted, rows) if report and rows else None
     if as_json:
         _print_json(wanted, rows, failed, page)
-    elif not quiet:
+    elif rows and not quiet:
         summary_shown(rows, page, wanted.store.folder)
     if failed:
         raise typer.Exit(FAILED)
@@ -77,12 +77,12 @@ def run_bench(
 
 def report_bench(wanted: Asked, *, as_json: bool) -> None:
     """`tailwise bench report`."""
-    rows = keep_results(wanted.experiment, wanted.store)
-    if not rows:
+    if not collect(wanted.experiment, wanted.store):
         raise BadInput(
             f"no results in {wanted.store.folder}; run: tailwise bench run {wanted.experiment.name} "
             "(with the same --out, --data and --seeds)"
         )
+    rows = keep_results(wanted.experiment, wanted.store)
     page = write_page(wanted, rows)
     if as_json:
         _print_json(wanted, rows, {}, page)

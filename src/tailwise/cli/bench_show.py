@@ -113,7 +113,7 @@ def presets_shown(found: Sequence[Experiment]) -> None:
         table.add_row(f"[bold]{one.name}[/]", plain(one.about), str(sum(1 for _ in trials_of(one))))
     console = Console(highlight=False)
     console.print(table)
-    console.print("\nRun one with: tailwise bench run NAME    See all of it with: tailwise bench show NAME")
+    console.print("\nRun one with:     tailwise bench run NAME\nSee all of it:    tailwise bench show NAME")
 
 
 def status_shown(experiment: Experiment, store: Store, status: Status) -> None:
