@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from .errors import UnknownName
+from .errors import BadInput, UnknownName
 
 Item = TypeVar("Item")
 
@@ -53,3 +53,15 @@ class Registry(Generic[Item]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+
+def check_settings(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a setting that its owner does not have, and name those that it has.
+
+    >>> check_settings("pool 'digits'", ["size"], [])
+    Traceback (most recent call last):
+    tailwise.errors.BadInput: pool 'digits' has no setting 'size'; its settings are none
+    """
+    names = list(known)
+    if unknown := sorted(set(given) - set(names)):
+        raise BadInput(f"{owner} has no setting {unknown[0]!r}; its settings are {', '.join(names) or 'none'}")

@@ -17,7 +17,7 @@ from ..errors import BadFile, BadInput, UnknownName
 from ..learn import make_learner
 from ..learn.vaal import VaalSettings
 from ..pool import POOLS
-from ..registry import Registry
+from ..registry import Registry, check_settings
 from ..solve.path import parse_balance
 from ..strategies import make
 from .toml import dump
@@ -158,9 +158,7 @@ def _check(experiment: Experiment) -> None:
     """Make everything that has a name, so that a misspelt setting is found now and not after hours."""
     _ = POOLS[experiment.pool.name]
     make_learner(experiment.learner.name, **experiment.learner.settings)
-    known = {field.name for field in fields(VaalSettings)}
-    if unknown := sorted(set(experiment.vaal) - known):
-        raise BadInput(f"vaal has no setting {unknown[0]!r}; its settings are {', '.join(sorted(known))}")
+    check_settings("vaal", experiment.vaal, (field.name for field in fields(VaalSettings)))
     _ = experiment.vaal_settings
     for part in experiment.strategies:
         for balance in part.balance:

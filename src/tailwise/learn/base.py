@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from ..errors import BadInput
 from ..pool.images import Inputs
-from ..registry import Registry
+from ..registry import Registry, check_settings
 from ..types import FloatArray, IntArray, Progress, unheard
 
 
@@ -70,10 +70,7 @@ def learner(cls: Kind) -> Kind:
 def make_learner(name: str, **settings: Any) -> Learner:  # noqa: ANN401 - each learner names and types its own settings
     """Make a learner by name."""
     kind: Any = LEARNERS[name]
-    known = [field.name for field in fields(kind)]
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise BadInput(f"learner {name!r} has no setting {unknown[0]!r}; its settings are {', '.join(known)}")
+    check_settings(f"learner {name!r}", settings, (field.name for field in fields(kind)))
     made: Learner = kind(**settings)
     return made
 

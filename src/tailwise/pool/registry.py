@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..errors import BadInput
-from ..registry import Registry
+from ..registry import Registry, check_settings
 from .images import Pool
 
 PoolLoader: TypeAlias = Callable[..., Pool]
@@ -25,7 +24,5 @@ def load_pool(name: str, path: str | Path | None = None, **settings: Any) -> Poo
     """
     loader = POOLS[name]
     known = [setting for setting in inspect.signature(loader).parameters if setting != "path"]
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise BadInput(f"pool {name!r} has no setting {unknown[0]!r}; its settings are {', '.join(known) or 'none'}")
+    check_settings(f"pool {name!r}", settings, known)
     return loader(None if path is None else Path(path).expanduser(), **settings)

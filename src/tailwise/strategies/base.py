@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from ..balance.target import Target
 from ..errors import BadInput
-from ..registry import Registry
+from ..registry import Registry, check_settings
 from ..score.softmax import SCORES
 from ..solve.path import Balance, parse_balance, score_scale
 from ..types import Float64Array, Predictions, Selection
@@ -55,10 +55,7 @@ def make(name: str, **settings: Any) -> Strategy:  # noqa: ANN401 - each strateg
     Entropy(balance=0.6, gap=0.0001, time_limit=None)
     """
     kind: Any = STRATEGIES[name]
-    known = [field.name for field in fields(kind)]
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise BadInput(f"strategy {name!r} has no setting {unknown[0]!r}; its settings are {', '.join(known)}")
+    check_settings(f"strategy {name!r}", settings, (field.name for field in fields(kind)))
     made: Strategy = kind(**settings)
     return made
 
