@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from .balance.calibrate import shift_prior
 from .errors import BadInput
 from .learn.base import Learner, Model
 from .learn.calibrated import Calibration, fit_calibrated
 from .learn.vaal import VaalSettings, labelledness
 from .pool.images import Inputs, LabelledImages
 from .strategies.base import Strategy
-from .types import Float64Array, Predictions, Progress, Selection, unheard
+from .types import Float64Array, FloatArray, Predictions, Progress, Selection, unheard
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,11 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A batch, and the calibration that its expected counts rest on."""
+    """A batch, the calibration that its expected counts rest on, and what the model says of the classes' shares."""
 
     selection: Selection
     calibration: Calibration
+    shares: Float64Array  # (C,) of all images, see `class_shares`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +44,7 @@ class Marks:
     """How a model does on a test set."""
 
     accuracy: float
+    adjusted_accuracy: float  # after `shift_prior` from the shares to equal ones; NaN where no shares were given
     balanced_accuracy: float
     recalls: Float64Array  # (C,); NaN where the test set has no image of a class
 
@@ -71,7 +74,18 @@ def choose(
         replace(predictions, proba=calibrated), budget, counts=labelled.counts(), seed=seed,
         report=lambda line: report(0.0, line),
     )  # fmt: skip
-    return Choice(selection, calibration)
+    return Choice(selection, calibration, class_shares(labelled, np.asarray(predictions.proba)))
+
+
+def class_shares(labelled: LabelledImages, pool_proba: FloatArray) -> Float64Array:
+    """Shares of the classes among labelled and unlabelled images together, (C,): labels count, softmax does the rest.
+
+    Picks depend on images alone, so where all labels were picked from the pool the softmax of a model that learnt from
+    them is that of the pool as it stands: nothing needs to be corrected for how the labelled set is made up.
+    """
+    counts = labelled.counts() + pool_proba.sum(axis=0, dtype=np.float64)
+    shares: Float64Array = counts / counts.sum()
+    return shares
 
 
 def predict(
@@ -92,10 +106,18 @@ def predict(
     return Predictions(model.predict_proba(pool), embeddings, labelled_embeddings, mc_proba, seems_labelled)
 
 
-def mark(model: Model, test: LabelledImages) -> Marks:
-    """Accuracy and recalls on a test set."""
-    right = np.asarray(model.predict_proba(test.inputs)).argmax(axis=1) == test.labels  # (n,)
+def mark(model: Model, test: LabelledImages, shares: Float64Array | None = None) -> Marks:
+    """Accuracy and recalls on a test set.
+
+    With the class `shares` that the model learnt under, also the accuracy of decisions for a test set in which all
+    classes are equally frequent: the softmax divided by them (logit adjustment, Menon et al. 2021).
+    """
+    proba = np.asarray(model.predict_proba(test.inputs))  # (n, C)
+    right = proba.argmax(axis=1) == test.labels  # (n,)
+    adjusted = np.nan
+    if shares is not None:
+        adjusted = float((shift_prior(proba, shares, np.ones(test.classes)).argmax(axis=1) == test.labels).mean())
     counts = test.counts()
     hits = np.bincount(test.labels[right], minlength=test.classes)
     recalls = np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
-    return Marks(float(right.mean()), float(np.nanmean(recalls)), recalls)
+    return Marks(float(right.mean()), adjusted, float(np.nanmean(recalls)), recalls)

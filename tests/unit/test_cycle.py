@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tailwise.cycle import Asking, choose, fit, mark, predict
+from tailwise.cycle import Asking, choose, class_shares, fit, mark, predict
 from tailwise.errors import BadInput
 from tailwise.learn import make_learner
 from tailwise.pool.images import LabelledImages
@@ -46,6 +46,25 @@ def test_marks_are_those_of_the_definition_and_a_class_without_test_images_has_n
     assert marks.recalls[:3].tolist() == by_hand
     assert np.isnan(marks.recalls[3])
     assert marks.balanced_accuracy == pytest.approx(np.mean(by_hand))
+
+
+def test_adjusted_decisions_divide_the_softmax_by_the_class_shares(images: LabelledImages) -> None:
+    labelled, test = images.take(np.arange(40)), images.take(np.arange(40, 300))
+    model = fit(make_learner("linear"), labelled, seed=0)
+    assert np.isnan(mark(model, test).adjusted_accuracy)
+    shares = np.array([0.9, 0.06, 0.04, 0.0])
+    proba = np.asarray(model.predict_proba(test.inputs), np.float64)
+    by_hand = (proba[:, :3] / shares[:3]).argmax(axis=1)
+    marks = mark(model, test, shares)
+    assert marks.adjusted_accuracy == np.mean(by_hand == test.labels)
+    assert marks.adjusted_accuracy != marks.accuracy
+
+
+def test_class_shares_count_labels_as_they_are_and_the_rest_by_softmax(images: LabelledImages) -> None:
+    labelled = images.take(np.arange(40))
+    proba = np.array([[0.5, 0.25, 0.25, 0.0]] * 8)
+    shares = class_shares(labelled, proba)
+    assert shares == pytest.approx((labelled.counts() + np.array([4, 2, 2, 0])) / 48)
 
 
 @pytest.mark.parametrize("name", ["random", "entropy", "kcenter", "bald"])

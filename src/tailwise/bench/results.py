@@ -24,6 +24,7 @@ class Row:
     labelled: int  # M
     share: float  # M over the size of the original training set
     accuracy: float  # on the test set, 0 to 1
+    adjusted_accuracy: float  # the same after dividing the softmax by the classes' shares among all images
     balanced_accuracy: float
     tail_accuracy: float  # on the classes of the tail; NaN where there is no tail
     l1_score: float  # of the labelled set

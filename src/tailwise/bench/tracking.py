@@ -8,7 +8,10 @@ from ..errors import MissingExtra
 from .results import Row
 from .trials import Trial
 
-MEASURES = ("accuracy", "balanced_accuracy", "tail_accuracy", "l1_score", "lam", "gap", "informativeness", "l1")
+MEASURES = (
+    "accuracy", "adjusted_accuracy", "balanced_accuracy", "tail_accuracy", "l1_score", "lam", "gap", "informativeness",
+    "l1",
+)  # fmt: skip
 
 
 class Quiet:

@@ -13,14 +13,14 @@ from threadpoolctl import threadpool_limits
 
 from .._version import __version__
 from ..balance.measure import l1_score
-from ..cycle import Asking, Choice, Marks, choose, fit, mark
+from ..cycle import Asking, Choice, Marks, choose, class_shares, fit, mark
 from ..errors import BadFile
 from ..learn import make_learner
 from ..learn.base import Learner, Model
 from ..pool import LabelledImages, Pool, Split, load_pool, split
 from ..strategies import make
 from ..strategies.base import Strategy
-from ..types import IntArray, Progress, unheard
+from ..types import Float64Array, IntArray, Progress, unheard
 from .config import Experiment, PoolPart
 from .results import Row
 from .store import Cycle, Store
@@ -113,8 +113,6 @@ def _run_cycle(trial: Trial, world: World, store: Store, done: list[Cycle], numb
         else _train(trial, world, labelled, number, checkpoint, report)
     )
     fitted = time.perf_counter()
-    marks = mark(model, world.pool.test)
-    marked = time.perf_counter()
     left = world.left(labelled)
     choice = None
     if number < trial.experiment.cycles and len(left):
@@ -124,10 +122,18 @@ def _run_cycle(trial: Trial, world: World, store: Store, done: list[Cycle], numb
             min(trial.experiment.budget, len(left)), asking=_asking(trial.experiment),
             seed=seed_of(trial.seed, number, "select"), report=report,
         )  # fmt: skip
-    ended = time.perf_counter()
-    seconds = (fitted - started, marked - fitted, ended - marked)
+    chosen = time.perf_counter()
+    marks = mark(model, world.pool.test, choice.shares if choice else _last_shares(world, model, labelled, left))
+    seconds = (fitted - started, time.perf_counter() - chosen, chosen - fitted)
     picks = left[choice.selection.indices] if choice else NOWHERE
     return Cycle(_row(trial, world, number, labelled, left, marks, choice, picks, seconds), picks)
+
+
+def _last_shares(world: World, model: Model, labelled: IntArray, left: IntArray) -> Float64Array:
+    """The classes' shares among all images where no batch is chosen any more."""
+    pool = world.train.take(left).inputs
+    proba = np.asarray(model.predict_proba(pool)) if len(left) else np.zeros((0, world.train.classes), np.float32)
+    return class_shares(world.train.take(labelled), proba)
 
 
 def _train(trial: Trial, world: World, labelled: IntArray, number: int, checkpoint: Path, report: Progress) -> Model:
@@ -181,6 +187,7 @@ def _row(
         labelled=len(labelled),
         share=len(labelled) / len(train),
         accuracy=marks.accuracy,
+        adjusted_accuracy=marks.adjusted_accuracy,
         balanced_accuracy=marks.balanced_accuracy,
         tail_accuracy=float(np.nanmean(marks.recalls[tail])) if len(tail) else np.nan,
         l1_score=l1_score(counts),

@@ -42,7 +42,8 @@ MOST_TICKS = 8
 APART = 5.5  # points between the gains of neighbouring methods
 PAPER_MARK: Any = {"linestyle": "none", "marker": "_", "markersize": 6.5, "markeredgewidth": 1.5, "zorder": 2.5}
 LABELS = {
-    "accuracy": "accuracy (%)", "balanced_accuracy": "balanced accuracy (%)",
+    "accuracy": "accuracy (%)", "adjusted_accuracy": "accuracy, decisions adjusted (%)",
+    "balanced_accuracy": "balanced accuracy (%)",
     "tail_accuracy": "accuracy on the tail (%)", "l1_score": "L1 score of the labelled set",
 }  # fmt: skip
 

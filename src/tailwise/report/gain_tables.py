@@ -17,6 +17,7 @@ from .summary import CLEAR, CountError, Curve, Gain, Results, Saving, mean_gains
 PAPER_TABLE = {"cifar10": "Table 1", "cifar100": "Table 2", "tinyimagenet": "Table 3"}
 MEASURE_NAMES = {
     "accuracy": "Accuracy",
+    "adjusted_accuracy": "Accuracy with decisions adjusted to equal class shares",
     "balanced_accuracy": "Balanced accuracy",
     "tail_accuracy": "Accuracy on the tail",
     "l1_score": "L1 score of the labelled set",

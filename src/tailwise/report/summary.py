@@ -15,7 +15,7 @@ from ..bench.results import Row
 from ..errors import BadInput
 from .names import Condition, Method, Study, method_order, study_labels
 
-MEASURES = ("accuracy", "balanced_accuracy", "tail_accuracy", "l1_score")
+MEASURES = ("accuracy", "adjusted_accuracy", "balanced_accuracy", "tail_accuracy", "l1_score")
 CLEAR = 2.0  # standard errors that a gain must be away from zero to be called one
 
 Trials = dict[int, dict[int, Row]]  # seed → cycle → row
@@ -43,6 +43,7 @@ class Point:
     labelled: float
     share: float
     accuracy: Band
+    adjusted_accuracy: Band
     balanced_accuracy: Band
     tail_accuracy: Band
     l1_score: Band

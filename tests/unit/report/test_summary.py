@@ -192,7 +192,7 @@ def test_without_random_there_are_no_savings(template: Row) -> None:
 
 def test_a_level_met_before_the_first_batch_is_not_asked_for() -> None:
     band = [Band(value, 0.0, 2) for value in (0.805, 0.808)]
-    points = tuple(Point(c, c, c, one, one, one, one) for c, one in enumerate(band))
+    points = tuple(Point(c, c, c, one, one, one, one, one) for c, one in enumerate(band))
     flat = Curve(Condition("p", "l", "s", 1), Method("random", "0", "random"), points)
     assert saving_levels(flat, []) == []
 
