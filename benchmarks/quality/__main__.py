@@ -6,14 +6,19 @@ import argparse
 import shutil
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.quality.defaults import defaults_table
 from benchmarks.quality.studies import STUDIES, Study
+from tailwise.bench.results import Row
 from tailwise.bench.runner import keep_results, run_experiment, status_of
 from tailwise.bench.store import Store
 from tailwise.bench.sweep import kept_sweeps
 from tailwise.cli.bench_show import Lines
+from tailwise.files import write_whole
 from tailwise.report.experiment import write_report
+from tailwise.report.grid import markdown, tidy_csv
 from tailwise.report.sweeps import sweep_of
 
 RESULTS = Path("docs/results")
@@ -34,14 +39,17 @@ def main() -> int:
         print("\n".join(study.name for study in wanted))
         return 0
     started, failures = time.monotonic(), 0
+    found: dict[Study, list[Row]] = {}
     for study in wanted:
         late = given.minutes is not None and time.monotonic() - started > 60 * given.minutes
-        failures += run_study(study, given.data, run=not (given.report_only or late))
+        found[study], failed = run_study(study, given.data, run=not (given.report_only or late))
+        failures += failed
+    publish_defaults({study: rows for study, rows in found.items() if study.compares and rows})
     return failures
 
 
-def run_study(study: Study, data: Path, *, run: bool) -> bool:
-    """Run a study and write what is there of it; whether a trial failed."""
+def run_study(study: Study, data: Path, *, run: bool) -> tuple[list[Row], bool]:
+    """Run a study and write what is there of it; all rows, and whether a trial failed."""
     experiment = study.make()
     experiment = experiment.model_copy(
         update={"pool": experiment.pool.model_copy(update={"path": str(data / study.data)})}
@@ -53,14 +61,26 @@ def run_study(study: Study, data: Path, *, run: bool) -> bool:
         print(f"\n{study.name}: {status.complete} of {status.trials} trials are done", file=sys.stderr)
         failed = run_experiment(experiment, store, watchers=(Lines(status.trials - status.complete),))
     if not store.folder.is_dir():
-        return bool(failed)
+        return [], bool(failed)
     rows = keep_results(experiment, store)
-    if rows:
+    if rows and not study.compares:
         sweeps = [sweep_of(content) for content in kept_sweeps(experiment, store)]
         page = write_report(rows, store.folder, title=study.name, sweeps=sweeps, config=experiment.to_toml())
         publish(store.folder, RESULTS / study.name)
         print(f"{study.name}: {len(rows)} rows; {page}", file=sys.stderr)
-    return bool(failed)
+    return rows, bool(failed)
+
+
+def publish_defaults(found: Mapping[Study, Sequence[Row]]) -> None:
+    """All variants in one table, with the rows behind it."""
+    if not found:
+        return
+    grid, target = defaults_table(found), RESULTS / "defaults"
+    target.mkdir(parents=True, exist_ok=True)
+    write_whole(target / "defaults.md", markdown(grid).encode())
+    write_whole(target / "defaults.csv", tidy_csv(grid))
+    for study in found:
+        shutil.copyfile(RUNS / study.name / "results.csv", target / f"{study.name}.csv")
 
 
 def publish(source: Path, target: Path) -> None:

@@ -18,6 +18,8 @@ class Study:
     name: str
     data: str
     make: Callable[[], Experiment]
+    compares: str = ""
+    """What is different in a variant, in words; empty for an experiment of its own."""
 
 
 def preset(name: str) -> Callable[[], Experiment]:
@@ -36,21 +38,31 @@ def variant(base: str, name: str, **changes: Any) -> Callable[[], Experiment]:  
 
 
 ENTROPY_AND_MARGIN = [
-    {"name": "random"}, {"name": "entropy", "balance": [0, "auto", 1.0]}, {"name": "margin", "balance": [0, "auto"]},
-]  # fmt: skip
+    {"name": "random"},
+    {"name": "entropy", "balance": [0, 0.3, "auto"]},
+    {"name": "margin", "balance": [0, 0.3, "auto"]},
+]
 WEIGHTED = {"name": "linear", "settings": {"class_weight": "balanced"}}
+STEEPEST = {"profile": "step", "factors": [0.1]}  # the paper's factor with the longest tail: where balance should tell
 
 
-def defaults_of(base: str, short: str) -> list[Study]:
+def defaults_of(base: str, short: str, **common: Any) -> list[Study]:  # noqa: ANN401 - parts of an experiment
     """What calibration, the weighted loss and the λ rule do to the gain of balance, one at a time."""
-    variants: dict[str, dict[str, Any]] = {
-        f"calibration-{kind}": {"calibration": {"kind": kind}} for kind in ("none", "temperature", "prior", "both")
+    variants: dict[str, tuple[str, dict[str, Any]]] = {
+        f"calibration-{kind}": (f"plain loss, calibration {kind}", {"calibration": {"kind": kind}})
+        for kind in ("none", "temperature", "prior", "both")
     }
-    variants["weighted-none"] = {"calibration": {"kind": "none"}, "learner": WEIGHTED}
-    variants["weighted-both"] = {"calibration": {"kind": "both"}, "learner": WEIGHTED}
+    for kind in ("none", "both"):
+        changes = {"calibration": {"kind": kind}, "learner": WEIGHTED}
+        variants[f"weighted-{kind}"] = (f"class-weighted loss, calibration {kind}", changes)
     return [
-        Study(f"{short}-{name}", FEATURES, variant(base, f"{short}-{name}", strategies=ENTROPY_AND_MARGIN, **changes))
-        for name, changes in variants.items()
+        Study(
+            f"{short}-{name}",
+            FEATURES,
+            variant(base, f"{short}-{name}", strategies=ENTROPY_AND_MARGIN, **common, **changes),
+            compares,
+        )
+        for name, (compares, changes) in variants.items()
     ]
 
 
@@ -58,7 +70,7 @@ STUDIES = [
     Study("cifar10-realistic", FEATURES, preset("cifar10-realistic")),
     Study("cifar10-features", FEATURES, preset("cifar10-features")),
     *defaults_of("cifar10-realistic", "realistic"),
-    *defaults_of("cifar10-features", "paper"),
+    *defaults_of("cifar10-features", "paper", imbalance=STEEPEST),
     Study("tinyimagenet-features", "tinyimagenet_features.npz", preset("tinyimagenet-features")),
     Study("cifar10-small", "cifar-10-batches-bin", preset("cifar10-small")),
 ]

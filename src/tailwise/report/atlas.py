@@ -110,7 +110,7 @@ def gain_plates(results: Results, study: Study, *, published: bool) -> list[Plat
 
 
 def measure_plates(results: Results, study: Study) -> list[Plate]:
-    """L1 score and accuracy on the tail."""
+    """L1 score, accuracy on the tail, and accuracy of adjusted decisions."""
     main = [one for one in MAIN if one in _strategies(results, study)] or _strategies(results, study)
     captions = {
         "l1_score": (
@@ -118,6 +118,11 @@ def measure_plates(results: Results, study: Study) -> list[Plate]:
             f"0: every class equally often; 1: one class alone. {DASHES} {BARS}",
         ),
         "tail_accuracy": ("Accuracy on the tail", f"Mean recall of the classes that were thinned out. {DASHES} {BARS}"),
+        "adjusted_accuracy": (
+            "Accuracy with decisions adjusted to equal class shares",
+            "The softmax is divided by the classes' estimated shares among all images before the largest is taken. "
+            f"{DASHES} {BARS}",
+        ),
     }
     plates = []
     for measure, (title, caption) in captions.items():

@@ -26,9 +26,10 @@ WHERE = ("pool", "learner", "setting", "imbalance_factor")
 VERDICTS = {"up": "better", "down": "worse"}
 
 
-def gain_table(results: Results, study: Study, *, published: bool = True) -> Grid:
-    """Gains per cycle, imbalance × method, in points of accuracy (the paper's tables 1 to 3)."""
-    found = [gain for condition in study.conditions for gain in summary.gains(results, condition)]
+def gain_table(results: Results, study: Study, *, measure: str = "accuracy", published: bool = True) -> Grid:
+    """Gains per cycle, imbalance × method, in points of accuracy (the paper's tables 1 to 3), plain or adjusted."""
+    found = [gain for condition in study.conditions for gain in summary.gains(results, condition, measure)]
+    published, plain = published and measure == "accuracy", measure == "accuracy"
     beside = {_key(gain): _published(gain, published) for gain in found}
     cycles = sorted({gain.cycle for gain in found})
     printed = {gain.cycle for gain in found if beside[_key(gain)] is not None}
@@ -37,10 +38,12 @@ def gain_table(results: Results, study: Study, *, published: bool = True) -> Gri
     for cycle in cycles:
         header += [f"cycle {cycle}", *([f"paper{'†' if strange else ''}"] if cycle in printed else [])]
     lines = [_gain_line(line, cycles, printed, beside) for line in _by_method(found)]
-    like = PAPER_TABLE.get(data_set(study.pool))
-    title = f"Gain in accuracy by class balancing, in points: {study.name}" + (f" (the paper's {like})" if like else "")
+    like = PAPER_TABLE.get(data_set(study.pool)) if plain else None
+    what = MEASURE_NAMES[measure][:1].lower() + MEASURE_NAMES[measure][1:]
+    title = f"Gain in {what} by class balancing, in points: {study.name}" + (f" (the paper's {like})" if like else "")
+    stem = study.stem if plain else f"{measure.replace('_', '-')}-{study.stem}"
     return Grid(
-        f"gains-{study.stem}", title, tuple(header), _merged(lines), _gain_notes(found, bool(printed), strange),
+        f"gains-{stem}", title, tuple(header), _merged(lines), _gain_notes(found, bool(printed), strange),
         (*WHERE, "method", "base", "cycle", "labelled", "share", "gain_points", "paired_standard_error", "seeds",
          "verdict", "published_points", "papers_setting"),
         tuple(_gain_record(gain, beside[_key(gain)]) for gain in found),
@@ -126,9 +129,11 @@ def study_tables(
     results: Results, study: Study, *, published: bool = True, class_names: Mapping[str, Sequence[str]] | None = None
 ) -> list[Grid]:
     """Every table of a study that has rows."""
+    measures = _measures(results, study)
     grids = [
         gain_table(results, study, published=published),
-        *(measure_table(results, study, measure) for measure in _measures(results, study)),
+        *(gain_table(results, study, measure=one) for one in measures if one == "adjusted_accuracy"),
+        *(measure_table(results, study, measure) for measure in measures),
         saving_table(results, study),
         count_table(results, study, (class_names or {}).get(study.pool, ())),
     ]
@@ -136,11 +141,15 @@ def study_tables(
 
 
 def _measures(results: Results, study: Study) -> list[str]:
-    """All of them; on a balanced test set balanced accuracy is accuracy again, and is left out."""
+    """All of them but accuracies that are plain accuracy again, such as balanced accuracy on a balanced test set."""
     runs = (trials for condition in study.conditions for trials in results.trials[condition].values())
     rows = [row for trials in runs for trial in trials.values() for row in trial.values()]
-    same = all(math.isclose(row.accuracy, row.balanced_accuracy, abs_tol=1e-9) for row in rows)
-    return [name for name in MEASURE_NAMES if not (same and name == "balanced_accuracy")]
+    again = [
+        name
+        for name in ("adjusted_accuracy", "balanced_accuracy")
+        if all(math.isclose(row.accuracy, getattr(row, name), abs_tol=1e-9) for row in rows)
+    ]
+    return [name for name in MEASURE_NAMES if name not in again]
 
 
 def gain_rows(results: Results) -> list[list[str]]:

@@ -104,6 +104,22 @@ def test_balanced_accuracy_is_shown_only_where_it_differs(results: Results, make
     assert "balanced-accuracy-cifar10-resnet18" in names
 
 
+def test_gains_of_adjusted_decisions_stand_beside_where_they_differ(results: Results, make_rows: RowMaker) -> None:
+    names = [grid.name for grid in study_tables(results, results.studies[0])]
+    assert not any("adjusted" in name for name in names)
+    rows = [
+        replace(row, adjusted_accuracy=row.accuracy + (0.01 if row.balance != "0" else 0.0))
+        for row in make_rows(factors=(0.1,))
+    ]
+    other = Results.of(rows)
+    tables = {grid.name: grid for grid in study_tables(other, other.studies[0])}
+    plain, adjusted = tables["gains-cifar10-resnet18"], tables["gains-adjusted-accuracy-cifar10-resnet18"]
+    assert "adjusted-accuracy-cifar10-resnet18" in tables
+    for before, after in zip(records(plain), records(adjusted), strict=True):
+        assert float(after["gain_points"]) == pytest.approx(float(before["gain_points"]) + 1.0)
+        assert after["published_points"] == ""
+
+
 def test_class_names_stand_in_the_table_of_counts(results: Results) -> None:
     names = [f"kind {place}" for place in range(10)]
     grid = count_table(results, results.studies[0], names)
