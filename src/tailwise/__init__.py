@@ -13,11 +13,13 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import errors, score, strategies
     from .balance.target import Target
+    from .campaign.campaign import Campaign
     from .strategies.path import balance_path
     from .strategies.select import select
     from .types import Predictions, Selection
 
 __all__ = [
+    "Campaign",
     "Predictions",
     "Selection",
     "Target",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Campaign": "campaign.campaign",
     "Predictions": "types",
     "Selection": "types",
     "Target": "balance.target",

@@ -10,6 +10,7 @@ import io
 import os
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,8 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError as error:
         raise BadFile(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # a name that is too long cannot be removed either: the first error is the one to tell
+            beside.unlink(missing_ok=True)
 
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:

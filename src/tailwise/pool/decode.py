@@ -1,11 +1,14 @@
-"""Image files without trust: an open file in, square RGB pixels (size, size, 3) out, or the reason why there are none.
+"""Image files without trust: an open file in; square RGB pixels, a size or a JPEG for a page out, or why there is none.
 
 Pillow is loaded with the first image, and is given a fixed list of formats.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import struct
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +28,17 @@ ENDS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF"
 TAIL_BYTES = 4096  # some cameras pad their files with zeros
 ORIENTATION = 0x0112
 WHITE = (255, 255, 255, 255)
+QUALITY = 88  # of a JPEG for a page
+PNG_NOTES = {b"eXIf", b"tEXt", b"zTXt", b"iTXt"}  # the chunks that can hold an orientation
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What an image says of itself."""
+
+    width: int  # upright
+    height: int
+    orientation: int  # EXIF's, 1 to 8; 1 is upright
 
 
 def read_pixels(file: IO[bytes], size: int, name: str) -> NDArray[np.uint8]:
@@ -55,6 +69,38 @@ def fault(file: IO[bytes], *, decode: bool = False) -> str | None:
     except Exception as error:  # whatever a decoder makes of damaged bytes
         return _reason(error)
     return None
+
+
+def read_header(file: IO[bytes]) -> Header:
+    """The upright size of an image that can be used; BadFile with the bare reason where it cannot.
+
+    Checks as much as `fault` does, which is quick: pixels are decoded only where the end of the file looks cut.
+    """
+    try:
+        with _opened(file) as image:
+            if not _has_its_end(file, image.format or "") or (image.format == "PNG" and _has_late_notes(file)):
+                image.load()
+            width, height = image.size
+            orientation = _noted_orientation(image)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a decoder makes of damaged bytes
+        raise BadFile(_reason(error)) from error
+    return Header(height, width, orientation) if orientation >= 5 else Header(width, height, orientation)
+
+
+def read_page(file: IO[bytes], longest: int, name: str) -> bytes:
+    """An image for a browser: a JPEG without any metadata, upright, RGB, its longer side at most `longest` pixels."""
+    try:
+        with _opened(file) as image:
+            page = _fitted(image, longest)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a decoder makes of damaged bytes
+        raise BadFile(f"cannot show the image {name}: {_reason(error)}; mend it or take it out") from error
+    buffer = io.BytesIO()
+    page.save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
 
 
 def _opened(file: IO[bytes]) -> ImageFile:
@@ -112,6 +158,46 @@ def _square(image: ImageFile, size: int) -> NDArray[np.uint8]:
     left, top = (width - side) / 2, (height - side) / 2
     square = _to_rgb(image).resize((size, size), Resampling.BILINEAR, box=(left, top, left + side, top + side))
     return np.asarray(_upright(square, _orientation(image)))
+
+
+def _fitted(image: ImageFile, longest: int) -> Image:
+    from PIL.Image import Resampling
+
+    image.draft(None, (2 * longest, 2 * longest))
+    image.load()
+    scale = min(1.0, longest / max(image.size))
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    page = _upright(_to_rgb(image).resize(size, Resampling.LANCZOS, reducing_gap=3.0), _orientation(image))
+    page.info.clear()  # Pillow would write a comment of the file into the new one
+    return page
+
+
+def _noted_orientation(image: ImageFile) -> int:
+    """EXIF's orientation, without decoding a PNG, which Pillow would do to look for notes behind the pixels."""
+    if image.format == "PNG" and not {"exif", "Raw profile type exif"} & set(image.info):
+        image.info["exif"] = b""  # _has_late_notes has said that there are none
+    orientation = _orientation(image)
+    return orientation if 1 <= orientation <= 8 else 1
+
+
+def _has_late_notes(file: IO[bytes]) -> bool:
+    """Whether a PNG has notes behind its pixels; damage counts as yes, so that decoding decides."""
+    at = file.tell()
+    try:
+        file.seek(8)
+        late = False
+        while True:
+            length, kind = struct.unpack(">I4s", file.read(8))
+            if kind == b"IEND":
+                return False
+            if late and kind in PNG_NOTES:
+                return True
+            late = late or kind == b"IDAT"
+            file.seek(length + 4, os.SEEK_CUR)
+    except struct.error:
+        return True
+    finally:
+        file.seek(at)
 
 
 def _to_rgb(image: Image) -> Image:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from tailwise.errors import BadFile
-from tailwise.pool.decode import FORMATS, fault, read_pixels
+from tailwise.pool.decode import FORMATS, fault, read_header, read_page, read_pixels
 
 LOSSLESS = ("PNG", "BMP", "TIFF")
 
@@ -223,3 +223,156 @@ def damaged(content: bytes, rng: np.random.Generator) -> bytes:
     for at in rng.integers(0, min(len(content), 200), 5):
         mutable[at] = int(rng.integers(0, 256))
     return bytes(mutable)
+
+
+# Headers
+
+
+def header_of(content: bytes) -> tuple[int, int, int]:
+    header = read_header(io.BytesIO(content))
+    return header.width, header.height, header.orientation
+
+
+def noted(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_header_gives_the_size(kind: str) -> None:
+    assert header_of(encoded(noise(40, 30), kind)) == (30, 40, 1)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_header_gives_the_size_of_the_upright_image(kind: str, orientation: int) -> None:
+    content = encoded(noise(40, 30), kind, exif=noted(orientation))
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
+    width, height, found = header_of(content)
+    assert (width, height) == upright.size == ((40, 30) if orientation >= 5 else (30, 40))
+    assert found == (1 if kind == "TIFF" else orientation)  # Pillow turns a TIFF itself, as it decodes it
+
+
+def chunks(png: bytes) -> list[bytes]:
+    found, at = [], 8
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        found.append(png[at : at + length + 12])
+        at += length + 12
+    return found
+
+
+def test_an_orientation_behind_the_pixels_of_a_png_is_found() -> None:
+    parts = chunks(encoded(noise(40, 30), "PNG", exif=noted(6)))
+    note = next(part for part in parts if part[4:8] == b"eXIf")
+    others = [part for part in parts if part is not note]
+    late = b"\x89PNG\r\n\x1a\n" + b"".join([*others[:-1], note, others[-1]])
+    assert late.index(b"eXIf") > late.index(b"IDAT")
+    assert header_of(late) == (40, 30, 6)
+
+
+def test_a_whole_png_is_not_decoded_for_its_header() -> None:
+    content = bytearray(encoded(noise(200, 200), "PNG"))
+    content[len(content) // 2] ^= 0xFF  # damage that decoding would find
+    assert header_of(bytes(content)) == (200, 200, 1)
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")  # Pillow says so, and goes on
+@pytest.mark.parametrize("damage", [b"Exif\0\0MM\0*\0\0\0\x08\xff\xff broken", noted(77).tobytes(), noted(0).tobytes()])
+def test_a_damaged_orientation_counts_as_upright(damage: bytes) -> None:
+    assert header_of(encoded(noise(40, 30), "JPEG", exif=damage)) == (30, 40, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "the file is empty"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "but text such as SVG or HTML"),
+        (png_claiming(65_535, 65_535), "89,478,485"),
+        (encoded(noise(200, 200), "JPEG")[:-3000], "it cannot be decoded"),
+        (encoded(noise(200, 200), "PNG")[:-3000], "it cannot be decoded"),
+    ],
+)
+def test_a_header_of_what_is_no_usable_image_is_its_reason(content: bytes, says: str) -> None:
+    with pytest.raises(BadFile, match=says) as told:
+        header_of(content)
+    assert str(told.value) == fault_of(content)
+
+
+# Pages
+
+
+def page_of(content: bytes, longest: int = 100) -> Image.Image:
+    page = Image.open(io.BytesIO(read_page(io.BytesIO(content), longest, "x")))
+    page.load()
+    return page
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ((40, 30), (30, 40)),
+        ((400, 300), (75, 100)),
+        ((300, 400), (100, 75)),
+        ((1, 3000), (100, 1)),
+        ((100, 1), (1, 100)),
+    ],
+)
+def test_a_page_is_shrunk_to_fit_and_never_enlarged(shape: tuple[int, int], size: tuple[int, int]) -> None:
+    for kind in ("JPEG", "PNG"):
+        assert page_of(encoded(noise(*shape), kind)).size == size
+
+
+def test_a_page_carries_no_metadata() -> None:
+    exif = noted(6)
+    exif[0x010F] = "secret camera"
+    content = encoded(
+        smooth(40, 30), "JPEG", exif=exif, comment=b"secret comment", icc_profile=b"secret profile" * 10, dpi=(300, 300)
+    )
+    assert content.count(b"secret") > 3
+    page = read_page(io.BytesIO(content), 100, "x")
+    assert b"secret" not in page
+    opened = Image.open(io.BytesIO(page))
+    assert (opened.format, opened.mode, opened.size) == ("JPEG", "RGB", (40, 30))
+    assert len(opened.getexif()) == 0
+    assert set(opened.info) <= {"jfif", "jfif_version", "jfif_unit", "jfif_density"}
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_page_is_upright(orientation: int) -> None:
+    content = encoded(smooth(48, 64), "JPEG", exif=noted(orientation), quality=95)
+    reference = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
+    page = page_of(content)
+    assert page.size == reference.size
+    assert np.abs(np.asarray(page, dtype=int) - np.asarray(reference, dtype=int)).max() <= 24
+
+
+@pytest.mark.parametrize(
+    ("image", "kind", "colour"),
+    [
+        (flat("RGBA", (0, 0, 0, 0)), "PNG", (255, 255, 255)),
+        (flat("CMYK", (0, 255, 255, 0)), "JPEG", (255, 0, 0)),
+        (flat("L", 77), "GIF", (77, 77, 77)),
+        (palette(False)[0], "PNG", (10, 200, 30)),
+        (Image.fromarray(np.full((9, 9), 128 * 257, np.uint16)), "PNG", (128, 128, 128)),
+    ],
+)
+def test_a_page_of_every_kind_of_pixel_is_rgb(image: Image.Image, kind: str, colour: tuple[int, int, int]) -> None:
+    page = page_of(encoded(image, kind))
+    assert np.abs(np.asarray(page, dtype=int)[4, 4] - np.array(colour)).max() <= 4
+
+
+def test_a_large_photo_is_shown_small_and_looks_the_same() -> None:
+    image = smooth(1024, 768)
+    page = page_of(encoded(image, "JPEG", quality=95), 160)
+    reference = image.resize(page.size, Image.Resampling.LANCZOS)
+    assert page.size == (120, 160)
+    assert np.abs(np.asarray(page, dtype=int) - np.asarray(reference, dtype=int)).mean() < 3
+
+
+def test_a_page_of_what_is_no_image_says_so() -> None:
+    with pytest.raises(BadFile, match=r"cannot show the image x: the file is empty; mend it or take it out"):
+        page_of(b"")
+    with pytest.raises(BadFile, match="cannot be decoded"):
+        page_of(encoded(noise(200, 200), "JPEG")[:-3000])

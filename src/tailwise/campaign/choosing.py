@@ -1,0 +1,427 @@
+"""The next round of a campaign: a budget in, images worth labelling out, with why, and opened for people to label.
+
+Fit a head on cached features, ask it about the pool, select; before two classes have labels, start by typicality.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..cycle import Asking, choose
+from ..errors import BadInput, PoolExhausted
+from ..learn.calibrated import Calibration
+from ..strategies import make
+from ..strategies.base import STRATEGIES
+from ..types import FloatArray, IntArray, Progress, Selection, unheard
+from .cold import choose_cold
+from .features import Embedding, embed
+from .ledger import Ledger
+from .models import describe, head_named, new_version, save, train, with_features
+from .past import HasLedger, Labelled, labelled_set, ledger_of
+from .rounds import Pick, Round, current_round, open_round
+from .state import Settings, read_settings
+
+ON_PIXELS = ("vaal",)  # its nets look at images, and a campaign has features
+
+# Usable, said of by nobody, nor of an image with the same bytes, and not settled; and not waiting in the open round.
+_CANDIDATES = """
+SELECT i.id FROM image AS i
+WHERE i.trouble IS NULL AND i.duplicate_of IS NULL AND i.sha256 IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM spoken WHERE spoken.image_id = i.id)
+    AND NOT EXISTS (SELECT 1 FROM image AS d JOIN spoken ON spoken.image_id = d.id WHERE d.duplicate_of = i.id)
+    AND (:again OR NOT EXISTS (
+        SELECT 1 FROM round_image AS w JOIN round AS r ON r.id = w.round_id
+        WHERE w.image_id = i.id AND r.closed_at IS NULL
+    ))
+ORDER BY i.id
+"""
+_SPOKEN = "WITH spoken AS MATERIALIZED (SELECT image_id FROM answer UNION SELECT image_id FROM settled)"
+_PENDING = """
+SELECT coalesce(sum(CASE WHEN settled OR lost THEN 0 ELSE max(wanted - given, 0) END), 0) AS answers,
+    coalesce(sum(NOT (settled OR lost OR given >= wanted)), 0) AS images, count(*) AS total
+FROM (
+    SELECT r.wanted, (SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id) AS given,
+        EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = r.image_id) AS settled,
+        i.trouble IS NOT NULL OR i.duplicate_of IS NOT NULL AS lost
+    FROM round_image AS r JOIN image AS i ON i.id = r.image_id WHERE r.round_id = ?
+)
+"""
+_COUNTS = """
+SELECT count(*) AS images, coalesce(sum(trouble IS NOT NULL), 0) AS quarantined,
+    coalesce(sum(trouble IS NULL AND duplicate_of IS NOT NULL), 0) AS duplicates,
+    coalesce(sum(trouble IS NULL AND duplicate_of IS NULL AND id IN (SELECT image_id FROM spoken)), 0) AS answered
+FROM image
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What is still to be answered in the open round."""
+
+    round_id: int
+    images: int
+    answers: int
+    total: int  # images of the round
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """A round that was chosen, and opened unless it was only to be proposed.
+
+    Attributes
+    ----------
+    round: None after a dry run.
+    picks: best first, each with the model's guess; no guesses in a cold start.
+    strategy, balance: as used; a cold start has its own.
+    class_ids: (C,) the order of the counts.
+    expected_counts, target: (C,) of the batch; None in a cold start.
+    lam, gap, status: of the certificate.
+    unreachable: class id, wanted and reachable number.
+    candidates: how many images there were to choose from.
+    labels: how many labels were learnt from.
+    pending: answers that were left in the round before, whose images went back to the pool.
+    seconds: by stage: "features", "fit", "choose", "write".
+    notes: what else the user should know.
+    why: all of this as the ledger keeps it.
+    """
+
+    round: Round | None
+    picks: tuple[Pick, ...]
+    budget: int
+    strategy: str
+    balance: str
+    seed: int
+    cold_start: bool
+    class_ids: tuple[int, ...]
+    expected_counts: tuple[float, ...] | None
+    target: tuple[float, ...] | None
+    lam: float
+    gap: float | None
+    status: str
+    unreachable: tuple[tuple[int, float, float], ...]
+    candidates: int
+    labels: int
+    model_version: str | None
+    backbone: str
+    pending: Pending | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    why: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for, checked."""
+
+    budget: int
+    strategy: str
+    balance: str | float
+    seed: int
+    overlap: int
+    dry_run: bool
+    allow_unfinished: bool
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """What a strategy chose, before it is written."""
+
+    picks: tuple[Pick, ...]
+    selection: Selection
+    strategy: str
+    balance: str
+    cold_start: bool
+    model: Any  # the fitted head, or None
+    calibration: Calibration
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...] = ()
+
+
+def next_round(
+    campaign: HasLedger | Ledger, budget: int | None = None, *, strategy: str | None = None,
+    balance: str | float | None = None, seed: int = 0, overlap: int | None = None, dry_run: bool = False,
+    allow_unfinished: bool = False, report: Progress = unheard,
+) -> Proposal:  # fmt: skip
+    """Choose the images to label next and open a round with them.
+
+    Parameters
+    ----------
+    campaign: a campaign or its ledger, open for writing (reading is enough for a dry run).
+    budget, strategy, balance, overlap: what is None is taken from the settings. `balance` "none" is λ = 0.
+    seed: equal labels and equal seeds give equal rounds.
+    dry_run: only propose; nothing at all is written.
+    allow_unfinished: open the round though the last one is not finished; its unanswered images return to the pool.
+    report: called with the share that is done and what is being done.
+    """
+    ledger = ledger_of(campaign)
+    asked = _request(
+        ledger, budget=budget, strategy=strategy, balance=balance, seed=seed, overlap=overlap, dry_run=dry_run,
+        allow_unfinished=allow_unfinished,
+    )  # fmt: skip
+    pending = _check_finished(ledger, asked)
+    candidates = _candidates(ledger, asked)
+    labelled = labelled_set(ledger)
+    _check_classes(labelled)
+    started = time.perf_counter()
+    embedding = embed(
+        ledger, np.union1d(candidates, labelled.images), backbone=asked.settings.backbone, keep=not dry_run,
+        report=partial(_stage, report, 0.0, 0.6),
+    )  # fmt: skip
+    features_seconds = time.perf_counter() - started
+    readable = candidates[embedding.rows(candidates)[1]]
+    if len(readable) < asked.budget:
+        raise _exhausted(ledger, asked, len(readable))
+    labelled = with_features(labelled, embedding)
+    chosen = _choose(asked, labelled, embedding, readable, report)
+    made = _proposal(asked, chosen, labelled, embedding, pending, len(readable), features_seconds)
+    return made if dry_run else _write(ledger, asked, chosen, made, labelled, report)
+
+
+def pending_answers(ledger: Ledger) -> Pending | None:
+    """What is still to be answered in the open round; None where no round is open."""
+    current = current_round(ledger)
+    if current is None:
+        return None
+    row = ledger.read(_PENDING, (current.id,))[0]
+    return Pending(current.id, row["images"], row["answers"], row["total"])
+
+
+def candidate_images(ledger: Ledger, *, with_open_round: bool = False) -> IntArray:
+    """The images that a round may be chosen from, ids ascending; those of the open round only where asked for."""
+    rows = ledger.read(f"{_SPOKEN} {_CANDIDATES}", {"again": with_open_round})
+    return np.array([row[0] for row in rows], dtype=np.int64)
+
+
+def _request(
+    ledger: Ledger, *, budget: int | None, strategy: str | None, balance: str | float | None, seed: int,
+    overlap: int | None, dry_run: bool, allow_unfinished: bool,
+) -> Request:  # fmt: skip
+    """Settle what was not said, and check what was."""
+    usual = read_settings(ledger)
+    size = usual.budget if budget is None else budget
+    answers = usual.overlap if overlap is None else overlap
+    _check_whole("budget", size)
+    _check_whole("overlap", answers)
+    name = usual.strategy if strategy is None else strategy
+    weight = usual.balance if balance is None else balance
+    weight = 0.0 if weight == "none" else weight
+    if name in ON_PIXELS:
+        others = ", ".join(other for other in sorted(STRATEGIES) if other not in ON_PIXELS)
+        raise BadInput(f"strategy {name!r} looks at pixels, and a campaign chooses by features; take one of {others}")
+    make(name, balance=weight)  # an unknown name or a bad λ is refused here, before any work
+    head_named(usual.learner)
+    if not dry_run and ledger.read_only:
+        raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing, or ask for a dry run")
+    return Request(int(size), name, weight, int(seed), int(answers), dry_run, allow_unfinished, usual)
+
+
+def _check_whole(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise BadInput(f"{name} is {value!r}; it must be a whole number above 0")
+
+
+def _check_finished(ledger: Ledger, asked: Request) -> Pending | None:
+    pending = pending_answers(ledger)
+    if pending is None or not pending.images:
+        return None
+    if not asked.allow_unfinished:
+        raise BadInput(
+            f"round {pending.round_id} is not finished: {pending.images} of its {pending.total} images wait for "
+            f"{pending.answers} answers; answer them, or open the next round all the same with allow_unfinished=True "
+            "(--allow-unfinished): what is unanswered goes back to the pool"
+        )
+    return pending
+
+
+def _check_classes(labelled: Labelled) -> None:
+    if not labelled.class_ids:
+        raise BadInput("the campaign has no classes in use; add at least one before choosing what to label")
+
+
+def _candidates(ledger: Ledger, asked: Request) -> IntArray:
+    candidates = candidate_images(ledger, with_open_round=asked.allow_unfinished)
+    if len(candidates) < asked.budget:
+        raise _exhausted(ledger, asked, len(candidates))
+    return candidates
+
+
+def _exhausted(ledger: Ledger, asked: Request, left: int) -> PoolExhausted:
+    row = ledger.read(f"{_SPOKEN} {_COUNTS}")[0]
+    return PoolExhausted(
+        f"asked for {asked.budget:,} images, but only {left:,} are left to choose from: of {row['images']:,} images "
+        f"{row['answered']:,} are answered, {row['duplicates']:,} duplicates and {row['quarantined']:,} in quarantine; "
+        "lower the budget or add images"
+    )
+
+
+def _choose(
+    asked: Request, labelled: Labelled, embedding: Embedding, candidates: IntArray, report: Progress
+) -> Chosen:  # fmt: skip
+    seen = int(np.count_nonzero(labelled.counts()))
+    if seen < 2:
+        return _choose_cold(asked, labelled, embedding, candidates, report)
+    return _choose_by_model(asked, labelled, embedding, candidates, report)
+
+
+def _choose_cold(
+    asked: Request, labelled: Labelled, embedding: Embedding, candidates: IntArray, report: Progress
+) -> Chosen:  # fmt: skip
+    """Without a model: typical images of parts of the pool that no label covers yet."""
+    report(0.7, f"choosing {asked.budget:,} of {len(candidates):,} without a model")
+    started = time.perf_counter()
+    pool, covered = (embedding.features[embedding.rows(ids)[0]] for ids in (candidates, labelled.images))
+    selection = choose_cold(
+        pool, covered, asked.budget, strategy=asked.strategy, classes=len(labelled.class_ids), seed=asked.seed
+    )
+    picks = tuple(Pick(int(candidates[row]), wanted=asked.overlap) for row in selection.indices.tolist())
+    state = "nothing is labelled yet" if not len(labelled) else "only one class has labels"
+    note = f"{state}: images are chosen by {selection.method}, without a model"
+    seconds = {"choose": time.perf_counter() - started}
+    return Chosen(picks, selection, selection.method, "none", True, None, Calibration(), seconds, (note,))
+
+
+def _choose_by_model(
+    asked: Request, labelled: Labelled, embedding: Embedding, candidates: IntArray, report: Progress
+) -> Chosen:  # fmt: skip
+    started = time.perf_counter()
+    settings = asked.settings
+    model, images = train(
+        labelled, embedding, learner=settings.learner, seed=asked.seed, report=partial(_stage, report, 0.6, 0.7)
+    )
+    fitted = time.perf_counter()
+    pool = embedding.features[embedding.rows(candidates)[0]]
+    choice = choose(
+        make(asked.strategy, balance=asked.balance), head_named(settings.learner), model, images, pool, asked.budget,
+        asking=Asking(settings.calibration), seed=asked.seed, report=partial(_stage, report, 0.7, 0.95),
+    )  # fmt: skip
+    calibration = choice.calibration.for_pool(np.asarray(model.predict_proba(pool)))
+    indices = choice.selection.indices
+    proba = calibration.apply(np.asarray(model.predict_proba(pool[indices])))
+    picks = _with_guesses(candidates[indices], proba, labelled.class_ids, asked.overlap)
+    seconds = {"fit": fitted - started, "choose": time.perf_counter() - fitted}
+    balance = asked.balance if isinstance(asked.balance, str) else f"{asked.balance:g}"
+    return Chosen(picks, choice.selection, asked.strategy, balance, False, model, calibration, seconds)
+
+
+def _with_guesses(images: IntArray, proba: FloatArray, class_ids: tuple[int, ...], wanted: int) -> tuple[Pick, ...]:
+    best = proba.argmax(axis=1)
+    sure = proba[np.arange(len(best)), best]
+    return tuple(
+        Pick(image, class_ids[place], float(confidence), wanted)
+        for image, place, confidence in zip(images.tolist(), best.tolist(), sure.tolist(), strict=True)
+    )
+
+
+def _proposal(
+    asked: Request, chosen: Chosen, labelled: Labelled, embedding: Embedding, pending: Pending | None,
+    candidates: int, features_seconds: float,
+) -> Proposal:  # fmt: skip
+    selection, cold = chosen.selection, chosen.cold_start
+    counted = None if cold else tuple(float(count) for count in selection.expected_counts)
+    wanted = None if cold else tuple(float(count) for count in selection.target)
+    notes = (*chosen.notes, *_notes(labelled, embedding, pending))
+    made = Proposal(
+        None, chosen.picks, asked.budget, chosen.strategy, chosen.balance, asked.seed, cold, labelled.class_ids,
+        counted, wanted, selection.lam, selection.gap if np.isfinite(selection.gap) else None, selection.status,
+        tuple((labelled.class_ids[one.cls], one.wanted, one.reachable) for one in selection.unreachable),
+        candidates, len(labelled), None, embedding.backbone, pending,
+        {"features": features_seconds, **chosen.seconds}, notes,
+    )  # fmt: skip
+    return replace(made, why=_why(made, selection, labelled))
+
+
+def _notes(labelled: Labelled, embedding: Embedding, pending: Pending | None) -> list[str]:
+    notes = []
+    if pending is not None:
+        notes.append(
+            f"round {pending.round_id} was left with {pending.answers} answers pending; its {pending.images} "
+            "unanswered images are back in the pool"
+        )
+    if embedding.troubles:
+        _, path, reason = embedding.troubles[0]
+        more = f" and {len(embedding.troubles) - 1} more" if len(embedding.troubles) > 1 else ""
+        notes.append(f"could not be read and is left out: {path} ({reason}){more}")
+    if labelled.disputed:
+        notes.append(f"{labelled.disputed} labels are left out: images with equal bytes have different labels")
+    missing = [number for number, count in zip(labelled.class_ids, labelled.counts(), strict=True) if not count]
+    if missing and len(labelled):
+        notes.append(f"{len(missing)} of {len(labelled.class_ids)} classes have no label yet")
+    return [*notes, *([embedding.note] if embedding.note else [])]
+
+
+def _why(made: Proposal, selection: Selection, labelled: Labelled) -> dict[str, Any]:
+    plain = selection.to_dict()
+    kept = {name: plain[name] for name in ("lam", "gap", "status", "objective", "bound", "l1", "informativeness")}
+    return kept | {
+        "expected_counts": None if made.expected_counts is None else list(made.expected_counts),
+        "target": None if made.target is None else list(made.target),
+        "class_ids": list(made.class_ids),
+        "unreachable": [
+            {"class_id": number, "wanted": wanted, "reachable": reachable}
+            for number, wanted, reachable in made.unreachable
+        ],
+        "seconds": sum(made.seconds.values()),
+        "stages": dict(made.seconds),
+        "cold_start": made.cold_start,
+        "candidates": made.candidates,
+        "labels": made.labels,
+        "counts": labelled.counts().tolist(),
+        "last_event": labelled.last_event,
+        "backbone": made.backbone,
+        "notes": list(made.notes),
+    }
+
+
+def _write(
+    ledger: Ledger, asked: Request, chosen: Chosen, made: Proposal, labelled: Labelled, report: Progress
+) -> Proposal:  # fmt: skip
+    """Model first, which is a file; then its row and the round, in one transaction: a crash leaves no half of it."""
+    report(0.95, "opening the round")
+    started = time.perf_counter()
+    number = 1 + int(ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0])
+    row = None
+    if chosen.model is not None:
+        version = new_version(number)
+        checksum = save(ledger, version, chosen.model)
+        row = describe(
+            version, ledger, labelled, learner=asked.settings.learner, backbone=made.backbone, seed=asked.seed,
+            calibration=chosen.calibration, checksum=checksum,
+        )  # fmt: skip
+    with ledger.writing():
+        picks = _still_open(ledger, asked, made.picks)
+        dropped = len(made.picks) - len(picks)
+        note = f"{dropped} of the images chosen were answered or lost meanwhile, and are left out"
+        notes = (*made.notes, note) if dropped else made.notes
+        seconds = {**made.seconds, "write": time.perf_counter() - started}
+        why = {**made.why, "notes": list(notes), "stages": seconds, "seconds": sum(seconds.values())}
+        opened = open_round(
+            ledger, picks, budget=asked.budget, strategy=made.strategy, balance=made.balance, seed=asked.seed,
+            model=row, why=why,
+        )  # fmt: skip
+    report(1.0, f"round {opened.id} is open")
+    version_used = None if row is None else row.version
+    return replace(
+        made, round=opened, picks=picks, model_version=version_used, seconds=seconds, notes=notes, why=why
+    )  # fmt: skip
+
+
+def _still_open(ledger: Ledger, asked: Request, picks: tuple[Pick, ...]) -> tuple[Pick, ...]:
+    """Those picks that nobody has answered while they were being chosen; and the round before is still finished."""
+    _check_finished(ledger, asked)
+    left = set(candidate_images(ledger, with_open_round=asked.allow_unfinished).tolist())
+    kept = tuple(pick for pick in picks if pick.image in left)
+    if not kept:
+        raise PoolExhausted("all images chosen were answered while they were being chosen; choose again")
+    return kept
+
+
+def _stage(report: Progress, start: float, end: float, done: float, what: str) -> None:
+    """A stage's own share within the whole."""
+    report(start + (end - start) * min(max(done, 0.0), 1.0), what)

@@ -1,0 +1,221 @@
+"""Records as a table: the columns path, label, kind, split, annotator, time, model_version, prob_…, sha256, and back.
+
+Cells are text; a table from elsewhere needs no more than a path and a label under one of their usual names.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...errors import BadFile, BadInput
+from .base import KINDS, Kind, Record, from_iso, to_iso
+from .untrusted import CUT
+
+PLAIN = ("path", "label", "kind", "split", "annotator", "time", "model_version")
+LAST = "sha256"  # a row that was cut off shows here
+FILE = "file"  # where an export has its copy of the image
+PROBABILITY = "prob_"
+ALSO_CALLED = {
+    "path": ("path", "file_name", "filename", "filepath", "file_path", "image_path", "image", "file"),
+    "label": ("label", "class", "class_name", "category", "choice"),
+    "kind": ("kind",),
+    "split": ("split", "subset"),
+    "annotator": ("annotator", "labeller", "labeler"),
+    "time": ("time", "at", "created_at", "timestamp"),
+    "model_version": ("model_version",),
+    "sha256": ("sha256",),
+}
+SEPARATORS = (",", ";", "\t")
+# A cell that a spreadsheet would run as a formula. Quotes in front count, so that the guard can be undone.
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A header and its rows, each with the number of its line."""
+
+    name: str  # for messages
+    header: list[str]
+    rows: list[tuple[int, list[str]]]
+
+
+def guarded(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula.
+
+    >>> guarded("=1+1"), guarded("'=1"), guarded("it's")
+    ("'=1+1", "''=1", "it's")
+    """
+    return f"'{cell}" if FORMULA.match(cell) else cell
+
+
+def unguarded(cell: str) -> str:
+    """The cell as it was.
+
+    >>> unguarded("'=1+1"), unguarded("''=1"), unguarded("'tis")
+    ('=1+1', "'=1", "'tis")
+    """
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
+
+
+def header_of(records: Sequence[Record], classes: Sequence[str]) -> list[str]:
+    """The columns; those of probabilities only where a record has any, the known classes first."""
+    seen = dict.fromkeys(name for record in records for name in record.proba or ())
+    order = dict.fromkeys([*(name for name in classes if name in seen), *seen])
+    return [*PLAIN, *(PROBABILITY + name for name in order), LAST]
+
+
+def row_of(record: Record, header: Sequence[str]) -> list[str]:
+    """The cells of a record under a header."""
+    cells = {
+        "path": record.path,
+        "label": record.label or "",
+        "kind": record.kind if record.answered else "",
+        "split": record.split,
+        "annotator": record.annotator,
+        "time": "" if record.at is None else to_iso(record.at),
+        "model_version": record.model_version,
+        LAST: record.sha256,
+    }
+    cells |= {PROBABILITY + name: repr(float(share)) for name, share in (record.proba or {}).items()}
+    return [cells.get(column, "") for column in header]
+
+
+def csv_of(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bytes:
+    """A table as CSV in UTF-8, its cells guarded."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")  # the standard's; with \n alone, a \r in a name is not quoted
+    writer.writerow([guarded(cell) for cell in header])
+    writer.writerows([guarded(cell) for cell in row] for row in rows)
+    return text.getvalue().encode()
+
+
+def parse_csv(text: str, name: str) -> Table:
+    """A CSV with , ; or a tab between its cells, which is told by the header."""
+    first, _, rest = text.partition("\n")
+    named = re.fullmatch(r"sep=(.)\r?", first)  # a first line that only a spreadsheet understands
+    body = rest if named else text
+    separator = named[1] if named else _separator(first, name)
+    reader = csv.reader(io.StringIO(body, newline=""), delimiter=separator, strict=True)
+    skipped = 1 if named else 0
+    rows: list[tuple[int, list[str]]] = []
+    try:
+        header = [unguarded(cell).strip() for cell in next(reader, [])]
+        begins = reader.line_num
+        for cells in reader:
+            if cells:
+                rows.append((begins + 1 + skipped, _fitted(cells, len(header), begins + 1 + skipped, name)))
+            begins = reader.line_num
+    except csv.Error as error:
+        raise BadFile(f"{name} is no CSV: {error} in line {reader.line_num + skipped}; {CUT}") from error
+    if rows and not rows[-1][1][-1] and not body.endswith(("\n", "\r")):  # what a cut after a separator leaves
+        raise BadFile(f"the last line of {name} has no end and no last cell; {CUT} If not, end the line")
+    return Table(name, header, rows)
+
+
+def records_of(table: Table) -> Iterator[Record]:
+    """The records of a table, whatever order its columns have."""
+    where = columns_of(table)
+    shares = [(at, name[len(PROBABILITY) :]) for at, name in enumerate(table.header) if name.startswith(PROBABILITY)]
+    for line, cells in table.rows:
+        got = {column: cells[at] for column, at in where.items()}
+        try:
+            yield _record(got, {name: cells[at] for at, name in shares if cells[at]})
+        except BadInput as error:
+            raise BadFile(f"line {line} of {table.name}: {error}") from error
+
+
+def columns_of(table: Table) -> dict[str, int]:
+    """Where each of our columns stands in a table, under the first of its usual names."""
+    found = _find_columns(table.header)
+    if "path" not in found:
+        raise BadFile(
+            f"{table.name} has no column 'path'; its first line must name the columns, such as path,label "
+            f"(it reads {','.join(table.header)[:80]!r})"
+        )
+    return found
+
+
+def files_of(table: Table) -> list[str]:
+    """The cells of the column that says where an export has its copies."""
+    if FILE not in table.header:
+        raise BadFile(f"{table.name} has no column {FILE!r}; was it changed? Export again")
+    at = table.header.index(FILE)
+    return [cells[at] for _, cells in table.rows]
+
+
+def _find_columns(header: Sequence[str]) -> dict[str, int]:
+    places = {name.strip().lower(): at for at, name in reversed(list(enumerate(header)))}
+    found: dict[str, int] = {}
+    for column, names in ALSO_CALLED.items():
+        known = [places[name] for name in names if name in places]
+        if known:
+            found[column] = known[0]
+    return found
+
+
+def _separator(first: str, name: str) -> str:
+    for separator in SEPARATORS:
+        cells = next(csv.reader([first], delimiter=separator), [])
+        if "path" in _find_columns([unguarded(cell) for cell in cells]):
+            return separator
+    raise BadFile(
+        f"{name} has no column 'path'; its first line must name the columns, such as path,label "
+        f"(it reads {first.strip()[:80]!r})"
+    )
+
+
+def _fitted(cells: list[str], width: int, line: int, name: str) -> list[str]:
+    """The row without the guards; empty cells beyond the header are spreadsheets' way to end a row."""
+    if len(cells) < width or any(cells[width:]):
+        raise BadFile(f"line {line} of {name} has {len(cells)} cells, but the header has {width}; {CUT}")
+    return [unguarded(cell) for cell in cells[:width]]
+
+
+def _record(cells: Mapping[str, str], shares: Mapping[str, str]) -> Record:
+    path, label = cells["path"], cells.get("label", "")
+    if not path:
+        raise BadInput("there is no path; give one or drop the row")
+    sha256 = cells.get("sha256", "")
+    if sha256 and not SHA256.fullmatch(sha256):
+        raise BadInput(f"the sha256 {sha256!r} is not 64 hexadecimal digits; {CUT}")
+    time = cells.get("time", "")
+    kind = _kind(cells.get("kind", ""), label)
+    return Record(
+        path,
+        label or None,
+        split=cells.get("split", ""),
+        annotator=cells.get("annotator", ""),
+        at=from_iso(time) if time else None,
+        model_version=cells.get("model_version", ""),
+        proba={name: share_of(text) for name, text in shares.items()} or None,
+        kind=kind,
+        sha256=sha256,
+    )
+
+
+def _kind(text: str, label: str) -> Kind:
+    for kind in KINDS:
+        if text == kind and (kind == "label") == bool(label):
+            return kind
+    if text in KINDS:
+        raise BadInput(f"the kind is {text!r} and the label is {label!r}; only the kind 'label' has a label")
+    if text:
+        raise BadInput(f"the kind is {text!r}; it must be one of {', '.join(KINDS)}, or nothing")
+    return "label"
+
+
+def share_of(text: str) -> float:
+    """A probability."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise BadInput(f"{text!r} is no probability between 0 and 1")
+    return share

@@ -1,0 +1,155 @@
+"""The images of a campaign: a folder in, rows in the ledger out, which follow their files by content when they move.
+
+Files are read and never touched. What cannot be used gets a row with its trouble, and the work goes on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from ..errors import BadFile, UnknownName
+from ..types import Progress, unheard
+from .ledger import Ledger
+from .scanning import name_is_unicode, real_path, stamp_of
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRow:
+    """What the ledger knows of an image."""
+
+    id: int
+    key: str  # the only name that leaves the machine
+    folder_id: int
+    path: str  # below its folder, with /
+    sha256: str | None
+    bytes: int | None
+    mtime_ns: int | None
+    ctime_ns: int | None
+    width: int | None  # upright
+    height: int | None
+    orientation: int | None
+    duplicate_of: int | None
+    trouble: str | None
+    added_at: int
+
+    @property
+    def usable(self) -> bool:
+        """Neither in quarantine nor a duplicate."""
+        return self.trouble is None and self.duplicate_of is None
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What indexing a folder found."""
+
+    added: int = 0  # new rows, duplicates and quarantined ones among them
+    known: int = 0  # files that can be used and whose row has stayed theirs
+    moved: int = 0  # rows that followed their files to new names
+    changed: tuple[str, ...] = ()  # files whose bytes are others than those that were there
+    missing: tuple[str, ...] = ()  # files that are not there any more
+    duplicates: int = 0  # of the added
+    quarantined: tuple[tuple[str, str], ...] = ()  # path and reason of all files that are there and cannot be used
+    passed_over: tuple[tuple[str, int], ...] = ()  # suffixes that are no image's, with how many files
+
+
+def index(ledger: Ledger, folder: str | Path, report: Progress = unheard) -> Indexed:
+    """Bring the ledger up to date with a folder; may be interrupted at any time, and repeated."""
+    from .indexing import index_folder
+
+    return index_folder(ledger, Path(folder).expanduser().resolve(), report)
+
+
+def list_folders(ledger: Ledger) -> dict[int, Path]:
+    """The folders that were indexed, by id."""
+    return {row["id"]: Path(row["path"]) for row in ledger.read("SELECT id, path FROM folder ORDER BY id")}
+
+
+def folders_in_use(ledger: Ledger) -> list[Path]:
+    """The folders that were indexed, but for those that are gone and whose images have all moved elsewhere."""
+    used = {row[0] for row in ledger.read("SELECT DISTINCT folder_id FROM image")}
+    return [path for number, path in list_folders(ledger).items() if number in used or path.is_dir()]
+
+
+def list_images(ledger: Ledger, *, usable: bool = False) -> list[ImageRow]:
+    """All images by id; or those alone that can be used: no quarantine, no duplicates."""
+    where = "WHERE trouble IS NULL AND duplicate_of IS NULL" if usable else ""
+    return [image_row(row) for row in ledger.read(f"SELECT * FROM image {where} ORDER BY id")]
+
+
+def usable_images(ledger: Ledger) -> list[ImageRow]:
+    """The images that can be chosen, by id."""
+    return list_images(ledger, usable=True)
+
+
+def find_image(ledger: Ledger, key: str | int) -> ImageRow:
+    """An image by its key, or by its id."""
+    column = "id" if isinstance(key, int) else "key"
+    try:
+        rows = ledger.read(f"SELECT * FROM image WHERE {column} = ?", (key,))
+    except (OverflowError, UnicodeEncodeError):  # a number or a text that no row can hold
+        rows = []
+    if not rows:
+        raise UnknownName(f"no image has the {column} {key!r}")
+    return image_row(rows[0])
+
+
+def locate(ledger: Ledger, name: str | Path) -> ImageRow:
+    """An image by its key, by its path below a folder of the campaign, or by its absolute path."""
+    text = str(name)
+    rows = []
+    if name_is_unicode(text):
+        rows = ledger.read("SELECT * FROM image WHERE key = ? OR path = ? ORDER BY id", (text, text))
+        rows = rows or _by_whole_path(ledger, text)
+    if len({row["id"] for row in rows}) > 1:
+        raise UnknownName(f"{text} is the name of {len(rows)} images, in different folders; give the whole path")
+    if not rows:
+        raise UnknownName(
+            f"{text[:200]!r} is no image of this campaign; name one by its path or its key, or index its folder"
+        )
+    return image_row(rows[0])
+
+
+def _by_whole_path(ledger: Ledger, name: str) -> list[sqlite3.Row]:
+    """Rows of the file that a path leads to, as it is written or with its links resolved."""
+    try:
+        whole = Path(name).expanduser().absolute()
+        paths = {whole, whole.resolve()}
+    except (OSError, RuntimeError, ValueError):  # too long, a circle of links, a NUL: no path at all
+        return []
+    return [
+        row
+        for number, folder in list_folders(ledger).items()
+        for path in paths if path.is_relative_to(folder)
+        for row in ledger.read(
+            "SELECT * FROM image WHERE folder_id = ? AND path = ?", (number, path.relative_to(folder).as_posix())
+        )
+    ]  # fmt: skip
+
+
+def path_of(ledger: Ledger, image: ImageRow) -> Path:
+    """Where the file of an image is; a link that leads out of its folder is refused."""
+    rows = ledger.read("SELECT path FROM folder WHERE id = ?", (image.folder_id,))
+    return real_path(Path(rows[0]["path"]), image.path)
+
+
+def is_as_it_was(ledger: Ledger, image: ImageRow) -> bool:
+    """Whether the file is there, with the size and the times that it was indexed with."""
+    try:
+        stamp = stamp_of(path_of(ledger, image))
+    except BadFile:
+        return False
+    return stamp is not None and (stamp.bytes, stamp.mtime_ns) == (image.bytes, image.mtime_ns)
+
+
+def quarantine(ledger: Ledger, troubles: Sequence[tuple[int, str]]) -> None:
+    """Take images out of use: pairs of id and reason."""
+    with ledger.writing() as connection:
+        connection.executemany("UPDATE image SET trouble = ? WHERE id = ?", [(why, image) for image, why in troubles])
+
+
+def image_row(row: sqlite3.Row) -> ImageRow:
+    """The row of a query for all columns."""
+    return ImageRow(*(row[field.name] for field in fields(ImageRow)))

@@ -1,0 +1,125 @@
+"""Who looks at which image now: a round, a person and a number in, images that nobody else is asked about out.
+
+A lease ends by itself. All is decided and written in one transaction, so two people are never given the same place.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import BadInput
+from .ledger import Ledger, now
+from .names import clean_annotator
+
+SECONDS = 600.0
+MOST_SECONDS = 3600.0
+MOST_IMAGES = 1000
+SECOND = 1_000_000  # microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """An image that one person is asked about."""
+
+    image: int
+    key: str
+    width: int
+    height: int
+    rank: int
+    predicted: int | None  # class id
+    confidence: float | None
+    until: int  # microseconds since 1970
+
+
+def lease(
+    ledger: Ledger, round_id: int, annotator: str, how_many: int, seconds: float = SECONDS, *,
+    predicted: int | None = None, at: int | None = None,
+) -> list[Leased]:  # fmt: skip
+    """Up to `how_many` images of a round for one person: those that it holds first, then free ones by rank.
+
+    With `predicted` only images that the model takes for this class, the most confident first. An image is free
+    while fewer people than it wants have answered it or hold it; nobody is asked twice. Leases are renewed.
+    """
+    name = clean_annotator(annotator)
+    _check(how_many, seconds)
+    moment = now() if at is None else at
+    until = moment + int(seconds * SECOND)
+    with ledger.writing() as connection:
+        _drop_ended(connection, moment)
+        order = "r.rank" if predicted is None else "r.confidence DESC, r.rank"
+        rows = connection.execute(
+            f"{_FREE} ORDER BY held DESC, {order} LIMIT :how_many",
+            {"round": round_id, "me": name, "predicted": predicted, "how_many": how_many},
+        ).fetchall()
+        connection.executemany(
+            "INSERT OR REPLACE INTO lease (image_id, annotator, until) VALUES (?, ?, ?)",
+            [(row["id"], name, until) for row in rows],
+        )
+    return [_leased(row, until) for row in rows]
+
+
+def renew(
+    ledger: Ledger, annotator: str, images: Sequence[int], seconds: float = SECONDS, *, at: int | None = None
+) -> list[int]:
+    """Hold images longer; gives those that were still held."""
+    name = clean_annotator(annotator)
+    _check(1, seconds)
+    moment = now() if at is None else at
+    with ledger.writing() as connection:
+        _drop_ended(connection, moment)
+        until = moment + int(seconds * SECOND)
+        return [
+            image for image in images
+            if connection.execute(
+                "UPDATE lease SET until = ? WHERE image_id = ? AND annotator = ?", (until, image, name)
+            ).rowcount
+        ]  # fmt: skip
+
+
+def release(ledger: Ledger, annotator: str, images: Sequence[int] | None = None) -> int:
+    """Give images back, all that one holds where none are named; gives how many were held."""
+    name = clean_annotator(annotator)
+    with ledger.writing() as connection:
+        if images is None:
+            return connection.execute("DELETE FROM lease WHERE annotator = ?", (name,)).rowcount
+        pairs = [(image, name) for image in images]
+        return connection.executemany("DELETE FROM lease WHERE image_id = ? AND annotator = ?", pairs).rowcount
+
+
+# Free for :me — usable, not settled, not answered by :me, and places left beside those who have answered or hold it.
+_FREE = """
+SELECT i.id, i.key, i.width, i.height, r.rank, r.predicted, r.confidence,
+    EXISTS (SELECT 1 FROM lease AS l WHERE l.image_id = i.id AND l.annotator = :me) AS held
+FROM round_image AS r JOIN image AS i ON i.id = r.image_id
+WHERE r.round_id = :round AND i.trouble IS NULL AND i.duplicate_of IS NULL
+    AND (:predicted IS NULL OR r.predicted = :predicted)
+    AND NOT EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = i.id)
+    AND NOT EXISTS (SELECT 1 FROM answer AS a WHERE a.image_id = i.id AND a.annotator = :me)
+    AND r.wanted > (
+        SELECT count(*) FROM (
+            SELECT a.annotator FROM answer AS a WHERE a.image_id = i.id
+            UNION SELECT l.annotator FROM lease AS l WHERE l.image_id = i.id AND l.annotator <> :me
+        )
+    )
+"""
+
+
+def _drop_ended(connection: sqlite3.Connection, moment: int) -> None:
+    """Leases that have ended, and those that end later than any lease can: the clock was put back since."""
+    latest = moment + int(MOST_SECONDS * SECOND)
+    connection.execute("DELETE FROM lease WHERE until <= ? OR until > ?", (moment, latest))
+
+
+def _check(how_many: int, seconds: float) -> None:
+    if not 1 <= how_many <= MOST_IMAGES:
+        raise BadInput(f"asked for {how_many} images; ask for 1 to {MOST_IMAGES} at once")
+    if not 0 < seconds <= MOST_SECONDS:
+        raise BadInput(f"asked to hold images for {seconds:g} seconds; a lease lasts up to {MOST_SECONDS:g}")
+
+
+def _leased(row: sqlite3.Row, until: int) -> Leased:
+    return Leased(
+        row["id"], row["key"], row["width"], row["height"], row["rank"], row["predicted"], row["confidence"], until
+    )  # fmt: skip

@@ -1,0 +1,354 @@
+"""The ledger of a campaign: one SQLite file that one process writes and any process reads.
+
+What `writing()` has left without an error is on the disk. Reads go to connections of their own, which cannot write.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, NewerLedger
+from .locks import WriterLock, holder_of, take_lock
+from .migrating import (
+    BUSY_SECONDS,
+    Step,
+    back_up,
+    connect,
+    is_ledger,
+    make_new,
+    migrate,
+    prepare_to_write,
+    read_steps,
+    schema_of,
+)  # fmt: skip
+
+LEDGER_FILE = "campaign.sqlite"
+BACKUPS = "backups"
+CURRENT_SCHEMA = 1
+PURPOSE = "a Python program"
+LEFT_IN_A_WRITE = {sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY}
+BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+OUTSIDE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+
+
+def now() -> int:
+    """Microseconds since 1970, UTC."""
+    return time.time_ns() // 1000
+
+
+class Ledger:
+    """An open ledger; make one with `create` or `open`.
+
+    >>> from tempfile import mkdtemp
+    >>> with Ledger.create(Path(mkdtemp()) / "birds") as ledger:
+    ...     with ledger.writing() as connection:
+    ...         _ = connection.execute("INSERT INTO meta VALUES ('note', 'hello')")
+    ...     ledger.read("SELECT value FROM meta WHERE key = 'note'")[0]["value"]
+    'hello'
+    """
+
+    def __init__(self, folder: Path, lock: WriterLock | None) -> None:
+        self.folder = folder
+        self._lock = lock
+        self._writer: sqlite3.Connection | None = None
+        self._writing_thread = 0
+        self._depth = 0
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._mine = threading.local()  # .connection: the one that this thread is reading from
+        self._process = os.getpid()
+        self._closed = False
+
+    @classmethod
+    def create(cls, folder: str | Path, *, purpose: str = PURPOSE, wait: float = BUSY_SECONDS) -> Ledger:
+        """Make a folder with an empty ledger, and open it for writing."""
+        home = _home(folder)
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadFile(f"cannot make the folder {home}: {error.strerror or error}") from error
+        lock = take_lock(home, purpose, wait)
+        try:
+            if (home / LEDGER_FILE).exists():
+                raise BadInput(f"{home} holds a campaign already; open it, or name another folder")
+            with _told(home):
+                make_new(home / LEDGER_FILE, read_steps(), {"campaign": uuid.uuid4().hex, "created": str(now())})
+            return cls.open(home, purpose=purpose)
+        finally:
+            lock.release()
+
+    @classmethod
+    def open(
+        cls, folder: str | Path, *, read_only: bool = False, purpose: str = PURPOSE, wait: float = BUSY_SECONDS,
+        steps: Sequence[Step] | None = None,
+    ) -> Ledger:  # fmt: skip
+        """Open a campaign's ledger; for writing it is brought to the newest schema first.
+
+        `wait` is how many seconds another writer is waited for; `steps` are the migrations, ours if not given.
+        """
+        home = _home(folder)
+        if not (home / LEDGER_FILE).is_file():
+            raise BadFile(f"no campaign in {home}; make one with `tailwise init`, or name its folder")
+        ledger = cls(home, None if read_only else take_lock(home, purpose, wait))
+        try:
+            ledger._begin(read_steps() if steps is None else steps)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    @property
+    def read_only(self) -> bool:
+        """True where it was opened for reading alone."""
+        return self._lock is None
+
+    @property
+    def path(self) -> Path:
+        """The SQLite file; never open it with anything but SQLite while a ledger is open."""
+        return self.folder / LEDGER_FILE
+
+    def read(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[sqlite3.Row]:
+        """All rows of a query; inside `writing()` it sees what was written there."""
+        with self.reading() as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Several queries, `read()` too, that see the same state; keep it short, a commit waits for it."""
+        self._check_open()
+        outer = self._writer if self._writing_thread == threading.get_ident() else self._reading_now()
+        if outer is not None:
+            yield outer
+            return
+        with _told(self.folder):
+            self._mine.connection = connection = self._reader()
+            try:
+                yield connection
+            finally:
+                self._mine.connection = None
+                self._give_back(connection)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, on the disk when the block ends; an exception inside takes all of it back.
+
+        A block within a block is a part of the outer one, and is taken back alone where it fails.
+        """
+        self._check_open()
+        if self._lock is None or self._writer is None:
+            raise BadInput(f"the campaign {self.folder} was opened read-only; open it for writing")
+        if self._reading_now() is not None:
+            raise BadInput("asked to write inside a reading() block, which the commit would wait for; end it first")
+        with self._lock.turn, _told(self.folder):
+            inner = self._depth > 0
+            begin, end, back = _INNER if inner else _OUTER
+            if not inner and self._writer.in_transaction:  # an interrupt fell between two lines of this function
+                self._writer.execute("ROLLBACK")
+            self._writer.execute(begin)
+            self._depth, self._writing_thread = self._depth + 1, threading.get_ident()
+            try:
+                yield self._writer
+                self._writer.execute(end)
+            except BaseException:
+                with suppress(sqlite3.OperationalError):  # a full disk has ended the transaction already
+                    for statement in back:
+                        self._writer.execute(statement)
+                raise
+            finally:
+                self._depth -= 1
+                self._writing_thread = threading.get_ident() if inner else 0
+
+    def back_up(self, why: str = "asked") -> Path:
+        """A whole copy in the folder's backups; gives its path."""
+        self._check_open()
+        with _told(self.folder), self._reading_whole() as connection:
+            return back_up(connection, self.folder / BACKUPS, why)
+
+    def close(self) -> None:
+        """Close all connections, and let others write; closing twice is nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._process != os.getpid():
+            return  # a forked child must not touch its parent's connections
+        while self._idle:
+            self._idle.pop().close()
+        if self._writer is not None:
+            self._writer.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self, steps: Sequence[Step]) -> None:
+        """Check whose file it is and of which schema, mend what a crash left, and be ready to write."""
+        with _told(self.folder):
+            if self._lock is not None:
+                with self._lock.turn:
+                    self._writer = self._ready_writer(steps)
+            with self.reading() as connection:
+                self._check_schema(connection, steps[-1].number)
+
+    def _ready_writer(self, steps: Sequence[Step]) -> sqlite3.Connection:
+        newest = steps[-1].number
+        writer = connect(self.path, "rw")
+        try:
+            writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # rolls back what a crash left half done
+            self._check_schema(writer, newest)
+            if schema_of(writer) < newest:
+                writer.close()
+                migrate(self.path, self.folder / BACKUPS, steps)
+                writer = connect(self.path, "rw")
+            prepare_to_write(writer)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    def _check_schema(self, connection: sqlite3.Connection, newest: int) -> None:
+        if not is_ledger(connection):
+            raise BadFile(f"{self.path} is no ledger of Tailwise; name the folder of a campaign")
+        found = schema_of(connection)
+        if found > newest and not self.read_only:
+            raise NewerLedger(
+                f"{self.path} has schema {found}, written by a newer Tailwise; this one knows {newest}: "
+                "upgrade it, or open the campaign read-only"
+            )
+        if found < newest and self.read_only:
+            raise BadFile(
+                f"{self.path} has schema {found}, and this Tailwise reads {newest}; "
+                "open the campaign for writing once, which brings it up to date and keeps the old file"
+            )
+
+    def _reading_now(self) -> sqlite3.Connection | None:
+        connection: sqlite3.Connection | None = getattr(self._mine, "connection", None)
+        return connection
+
+    def _reader(self) -> sqlite3.Connection:
+        """A connection that has begun to read."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = connect(self.path, "ro")
+        try:
+            return _reading_from_now(connection)
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if error.sqlite_errorcode not in LEFT_IN_A_WRITE:
+                raise
+        self._roll_back()
+        return _reading_from_now(connect(self.path, "ro"))
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        connection.execute("ROLLBACK")
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def _roll_back(self) -> None:
+        """A writer was killed in the middle of a commit: take its half back, which a reader cannot do."""
+        try:
+            lock = take_lock(self.folder, "a reader that mends what a crash left", BUSY_SECONDS)
+        except BadFile as error:
+            raise BadFile(
+                f"a program died while it wrote to {self.path}, and nothing can be written there to mend it; "
+                "make the folder writable, and open the campaign once"
+            ) from error
+        try:
+            with lock.turn:
+                connection = connect(self.path, "rw")
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                connection.close()
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _reading_whole(self) -> Iterator[sqlite3.Connection]:
+        """A reader for a backup, which brings its own transactions."""
+        connection = connect(self.path, "ro")
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BadInput(f"the campaign {self.folder} was closed; open it again")
+        if self._process != os.getpid():
+            raise LedgerBusy(f"the campaign {self.folder} was opened by the process that forked this one; open it here")
+
+
+_OUTER = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+_INNER = ("SAVEPOINT inner", "RELEASE inner", ("ROLLBACK TO inner", "RELEASE inner"))
+
+
+def _home(folder: str | Path) -> Path:
+    return Path(folder).expanduser().resolve()
+
+
+def _reading_from_now(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.execute("BEGIN")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # from here on it sees one state
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return connection
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Turn SQLite's faults that are nobody's mistake into errors that say what to do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        told = _translated(error, folder)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _translated(error: sqlite3.DatabaseError, folder: Path) -> Exception | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = code & 0xFF if code is not None else None
+    if primary in BUSY:
+        holder = holder_of(folder)
+        who = f"{holder} holds it" if holder else "another program has it open"
+        return LedgerBusy(f"the ledger of {folder} is busy for longer than {BUSY_SECONDS:g} s: {who}; try again")
+    if primary in DAMAGED:
+        return LedgerFault(
+            f"{folder / LEDGER_FILE} is damaged ({error}); copies are in {folder / BACKUPS}: run `tailwise doctor`"
+        )
+    if primary in OUTSIDE:
+        return LedgerFault(
+            f"cannot use {folder / LEDGER_FILE}: {error}; free space or mend the permissions, then try again"
+        )
+    return None
+
+
+def read_meta(ledger: Ledger, key: str) -> str | None:
+    """The text that the ledger keeps under a key, or None."""
+    rows = ledger.read("SELECT value FROM meta WHERE key = ?", (key,))
+    return str(rows[0]["value"]) if rows else None
+
+
+def write_meta(ledger: Ledger, key: str, value: str) -> None:
+    """Keep a text under a key, in place of the one that was there."""
+    with ledger.writing() as connection:
+        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))

@@ -1,0 +1,158 @@
+"""Brings the file of a ledger to a schema: numbered SQL steps applied to a copy, which is checked and put in its place.
+
+Whoever calls holds the campaign's lock. A crash at any moment leaves the old file or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from ..errors import BadFile
+
+FOLDER = Path(__file__).with_name("migrations")
+APPLICATION = int.from_bytes(b"TLWS", "big")
+OLDEST_SQLITE = (3, 37, 0)  # the first with STRICT tables
+BUSY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From schema number - 1 to schema number."""
+
+    number: int
+    sql: str
+
+
+def read_steps(folder: Path = FOLDER) -> tuple[Step, ...]:
+    """Every step, ascending."""
+    return tuple(Step(int(path.stem), path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.sql")))
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection that begins and ends its transactions itself; mode is "ro", "rw" or "rwc"."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise BadFile(
+            f"a campaign needs SQLite 3.37 or later; this Python has {sqlite3.sqlite_version}: take a newer one"
+        )
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False, cached_statements=256
+    )
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def prepare_to_write(connection: sqlite3.Connection) -> None:
+    """A commit is on the disk when it returns; rows point at rows that exist."""
+    connection.execute("PRAGMA journal_mode = TRUNCATE")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA cache_size = -32000")  # kB: a large import stays in memory until its commit
+
+
+def schema_of(connection: sqlite3.Connection) -> int:
+    """The number of the last step that was taken."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def is_ledger(connection: sqlite3.Connection) -> bool:
+    """Whether the file was made by Tailwise."""
+    return bool(connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION)
+
+
+def make_new(path: Path, steps: Sequence[Step], meta: dict[str, str]) -> None:
+    """A new ledger: made beside its place, then renamed into it."""
+    beside = _beside(path)
+    with closing(connect(beside, "rwc")) as connection:
+        prepare_to_write(connection)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        _take(connection, steps)
+        connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", meta.items())
+    _put_in_place(beside, path)
+
+
+def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
+    """Bring an older ledger to the newest schema; gives the path of the copy that was kept of the old one."""
+    with closing(connect(path, "rw")) as old:
+        kept = back_up(old, backups, f"before-schema-{steps[-1].number}")
+        beside = _beside(path)
+        try:
+            with closing(connect(beside, "rwc")) as new:
+                _copy_and_step(old, new, steps)
+                _check(old, new, path)
+        except BaseException:
+            _beside(path)
+            raise
+    _put_in_place(beside, path)
+    return kept
+
+
+def _copy_and_step(old: sqlite3.Connection, new: sqlite3.Connection, steps: Sequence[Step]) -> None:
+    old.backup(new)
+    prepare_to_write(new)
+    new.execute("PRAGMA foreign_keys = OFF")  # a step may have to rebuild a table; checked at the end
+    _take(new, [step for step in steps if step.number > schema_of(old)])
+
+
+def back_up(connection: sqlite3.Connection, folder: Path, why: str) -> Path:
+    """A whole copy of an open ledger in a folder, named by the time and the reason."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    final = folder / f"campaign-{stamp}-{why}.sqlite"
+    beside = _beside(final)
+    with closing(connect(beside, "rwc")) as copy:
+        connection.backup(copy)
+    _put_in_place(beside, final)
+    return final
+
+
+def _beside(path: Path) -> Path:
+    """A place for a file that is not whole yet; what a crash left there is removed."""
+    beside = path.with_name(f".{path.name}.part")
+    for left in (beside, _journal(beside)):
+        left.unlink(missing_ok=True)
+    return beside
+
+
+def _take(connection: sqlite3.Connection, steps: Sequence[Step]) -> None:
+    for step in steps:
+        connection.executescript(f"BEGIN;\n{step.sql}\nPRAGMA user_version = {step.number};\nCOMMIT;")
+
+
+def _check(old: sqlite3.Connection, new: sqlite3.Connection, path: Path) -> None:
+    faults = [row[0] for row in new.execute("PRAGMA integrity_check(3)") if row[0] != "ok"]
+    faults += [f"{row[0]} has a row that points nowhere" for row in new.execute("PRAGMA foreign_key_check")][:3]
+    before, after = (c.execute("SELECT count(*) FROM event").fetchone()[0] for c in (old, new))
+    if before != after:
+        faults.append(f"it has {after} events, not {before}")
+    if faults:
+        raise BadFile(
+            f"cannot bring {path} to the newest schema: {'; '.join(faults)}. It is as it was; keep a copy of it"
+        )
+
+
+def _put_in_place(beside: Path, final: Path) -> None:
+    """Sync and rename; the journal of the file that was there is empty, as its lock is held and it was read."""
+    _journal(beside).unlink(missing_ok=True)  # empty, since the connection was closed
+    _sync(beside)
+    beside.replace(final)
+    _sync(final.parent)
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-journal")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

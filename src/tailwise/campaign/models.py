@@ -1,0 +1,229 @@
+"""The models of a campaign: a labelled set in, a head on cached features out, kept by version and made again if lost.
+
+The ledger keeps what a model was made from: the last event, classes, backbone, learner and seed. Files are a cache.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..cycle import fit
+from ..errors import BadFile, BadInput
+from ..learn import make_learner
+from ..learn.base import Learner, Model
+from ..learn.calibrated import Calibration
+from ..learn.store import SETTINGS_FILE
+from ..pool.images import LabelledImages
+from ..types import FloatArray, IntArray, Progress, unheard
+from .features import Embedding, embed
+from .ledger import Ledger
+from .past import HasLedger, Labelled, labelled_set, ledger_of
+from .rounds import ModelRow, find_model, list_models
+
+FOLDER = "models"
+HEADS = ("linear", "mlp")  # learners that take features
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """A model with what the ledger says of it."""
+
+    row: ModelRow
+    model: Model
+    calibration: Calibration
+    rebuilt: str = ""  # why it had to be made again; "" where it was read
+
+    def proba(self, features: FloatArray) -> FloatArray:
+        """Calibrated probabilities (n, C), columns as in `row.class_ids`."""
+        return self.calibration.apply(np.asarray(self.model.predict_proba(features)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicted:
+    """What a model says of images.
+
+    Attributes
+    ----------
+    version: of the model.
+    class_ids: (C,) the order of the columns.
+    images: (n,) ids of those that have features, in the order in which they were asked for.
+    proba: (n, C) calibrated.
+    """
+
+    version: str
+    class_ids: tuple[int, ...]
+    images: IntArray
+    proba: FloatArray
+
+    def best(self) -> tuple[IntArray, FloatArray]:
+        """The likeliest class of each image, as an id, (n,), and its probability, (n,)."""
+        places = self.proba.argmax(axis=1)
+        return np.array(self.class_ids, dtype=np.int64)[places], self.proba[np.arange(len(places)), places]
+
+
+def head_named(name: str) -> Learner:
+    """A learner for a campaign: one that learns from features."""
+    if name not in HEADS:
+        raise BadInput(
+            f"a campaign learns on cached features, so its learner is one of {', '.join(HEADS)}, not {name!r}"
+        )
+    return make_learner(name)
+
+
+def with_features(labelled: Labelled, embedding: Embedding) -> Labelled:
+    """The labelled set without the images that have no features."""
+    there = embedding.rows(labelled.images)[1]
+    return replace(labelled, images=labelled.images[there], labels=labelled.labels[there])
+
+
+def train(
+    labelled: Labelled, embedding: Embedding, *, learner: str, seed: int, report: Progress = unheard
+) -> tuple[Model, LabelledImages]:
+    """Fit a head on a labelled set, all of which has features; gives the set too, as it was learnt from."""
+    features = embedding.features[embedding.rows(labelled.images)[0]]
+    names = tuple(str(number) for number in labelled.class_ids)
+    images = LabelledImages(features, labelled.labels, names)
+    return fit(head_named(learner), images, seed=seed, report=report), images
+
+
+def describe(
+    version: str, ledger: Ledger, labelled: Labelled, *, learner: str, backbone: str, seed: int,
+    calibration: Calibration, checksum: str,
+) -> ModelRow:  # fmt: skip
+    """What the ledger is to keep of a model, from which it can be made again."""
+    settings = {"backbone": backbone, "seed": seed, "last_event": labelled.last_event}
+    summary = {
+        "counts": labelled.counts().tolist(),
+        "training": labelled.digest(ledger),
+        "sha256": checksum,
+        "calibration": _calibration_facts(calibration),
+    }
+    return ModelRow(version, learner, settings, len(labelled), labelled.class_ids, summary)
+
+
+def save(ledger: Ledger, version: str, model: Model) -> str:
+    """Write a model's files, whole or not at all; gives their checksum."""
+    folder = model_folder(ledger, version)
+    model.save(folder)
+    return checksum_of(folder)
+
+
+def load(ledger: Ledger, version: str | None = None, *, report: Progress = unheard) -> Trained:
+    """A model by its version, or the newest; one that is missing or damaged is made again from the ledger."""
+    row = newest_model(ledger) if version is None else find_model(ledger, version)
+    calibration = _read_calibration(row.summary.get("calibration", {}))
+    fault = fault_of(ledger, row)
+    if fault is None:
+        return Trained(row, head_named(row.learner).load(model_folder(ledger, row.version)), calibration)
+    return Trained(row, rebuild(ledger, row, report=report), calibration, fault)
+
+
+def newest_model(ledger: Ledger) -> ModelRow:
+    """The model of the last round that has one."""
+    rows = ledger.read("SELECT model_version FROM round WHERE model_version IS NOT NULL ORDER BY id DESC LIMIT 1")
+    if rows:
+        return find_model(ledger, rows[0]["model_version"])
+    known = list_models(ledger)
+    if not known:
+        raise BadInput("there is no model yet: label images of at least two classes, then open the next round")
+    return known[-1]
+
+
+def fault_of(ledger: Ledger, row: ModelRow) -> str | None:
+    """Why the files of a model cannot be used; None where they can."""
+    folder = model_folder(ledger, row.version)
+    if not folder.is_dir():
+        return f"its folder {folder} is missing"
+    try:
+        head_named(row.learner).load(folder)
+    except BadFile as error:
+        return str(error)
+    if checksum_of(folder) != row.summary.get("sha256"):
+        return f"{folder} holds another model than the one that was made"
+    return None
+
+
+def rebuild(ledger: Ledger, row: ModelRow, *, report: Progress = unheard) -> Model:
+    """Make a model again from the labels that were known to it, and keep it where the ledger may be written.
+
+    The same labels give the same model; where features are lost with their images, the others must do.
+    """
+    labelled = labelled_set(ledger, int(row.settings["last_event"]), row.class_ids)
+    embedding = embed(ledger, labelled.images, backbone=str(row.settings["backbone"]), report=report)
+    found = with_features(labelled, embedding)
+    if not len(found):
+        raise BadFile(
+            f"the model {row.version} is lost and cannot be made again: none of its {row.labels} labelled images has "
+            "features any more; bring the images back, or open the next round"
+        )
+    model, _ = train(found, embedding, learner=row.learner, seed=int(row.settings["seed"]), report=report)
+    if not ledger.read_only:
+        folder = model_folder(ledger, row.version)
+        shutil.rmtree(folder, ignore_errors=True)
+        model.save(folder)
+    return model
+
+
+def predict(
+    campaign: HasLedger | Ledger, image_ids: IntArray, version: str | None = None, *, report: Progress = unheard
+) -> Predicted:
+    """Ask a model, the newest if none is named, about images; those that cannot be read are left out."""
+    ledger = ledger_of(campaign)
+    trained = load(ledger, version, report=report)
+    asked = np.asarray(image_ids, dtype=np.int64)
+    embedding = embed(ledger, asked, backbone=str(trained.row.settings["backbone"]), report=report)
+    rows, there = embedding.rows(asked)
+    classes = trained.row.class_ids
+    if not there.any():
+        return Predicted(trained.row.version, classes, asked[:0], np.zeros((0, len(classes)), np.float32))
+    return Predicted(trained.row.version, classes, asked[there], trained.proba(embedding.features[rows[there]]))
+
+
+def model_folder(ledger: Ledger, version: str) -> Path:
+    """Where the files of a model are."""
+    if "/" in version or "\\" in version or version.startswith("."):
+        raise BadInput(f"{version!r} cannot be the version of a model")
+    return ledger.folder / FOLDER / version
+
+
+def new_version(number: int) -> str:
+    """A name for the model of a round: its number and the time, which tells two tries apart.
+
+    >>> new_version(3).startswith("round-3-")
+    True
+    """
+    return f"round-{number}-{time.time_ns() // 1_000_000:x}"
+
+
+def checksum_of(folder: Path) -> str:
+    """The checksum that the files of a model name; "" where they name none."""
+    try:
+        return str(json.loads((folder / SETTINGS_FILE).read_bytes())["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _calibration_facts(calibration: Calibration) -> dict[str, Any]:
+    return {
+        "kind": calibration.kind,
+        "temperature": calibration.temperature,
+        "trained": None if calibration.trained is None else calibration.trained.tolist(),
+        "prior": None if calibration.prior is None else calibration.prior.tolist(),
+    }
+
+
+def _read_calibration(facts: Mapping[str, Any]) -> Calibration:
+    trained, prior = facts.get("trained"), facts.get("prior")
+    return Calibration(
+        str(facts.get("kind", "none")), float(facts.get("temperature", 1.0)),
+        None if trained is None else np.array(trained, dtype=np.float64),
+        None if prior is None else np.array(prior, dtype=np.float64),
+    )  # fmt: skip

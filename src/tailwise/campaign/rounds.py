@@ -1,0 +1,222 @@
+"""Rounds: batches of images that were chosen together, with why; one is open at a time, and its progress is counted."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import BadInput, UnknownName
+from .ledger import Ledger, now
+from .names import clean_annotator
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """An image of a round, with the model's guess."""
+
+    image: int
+    predicted: int | None = None  # class id
+    confidence: float | None = None
+    wanted: int = 1  # answers, by as many people
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A model that was trained for a round."""
+
+    version: str
+    learner: str
+    settings: Mapping[str, Any]
+    labels: int  # that it was trained on
+    class_ids: tuple[int, ...]  # the order of its columns
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    at: int | None = None  # None: now
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A batch that was chosen to be labelled."""
+
+    id: int  # its number, from 1
+    opened_at: int
+    closed_at: int | None
+    budget: int
+    strategy: str
+    balance: str
+    seed: int
+    model_version: str | None
+    why: Mapping[str, Any]
+
+    @property
+    def is_open(self) -> bool:
+        """True until the next one is opened."""
+        return self.closed_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundProgress:
+    """How far a round is, counted from what people said."""
+
+    round_id: int
+    images: int
+    done: int  # images with all the answers they want, or settled, or in quarantine by now
+    remaining: int  # images that are not done
+    answers: int  # standing answers to its images
+    mine: int  # of these, by the person asked about
+    complete: bool
+
+
+def open_round(
+    ledger: Ledger, picks: Sequence[Pick], *, budget: int, strategy: str, balance: str = "none", seed: int = 0,
+    model: ModelRow | None = None, why: Mapping[str, Any] | None = None, at: int | None = None,
+) -> Round:  # fmt: skip
+    """Close the open round, if there is one, and open the next with these images, best first; and keep its model."""
+    _check_picks(picks)
+    moment = now() if at is None else at
+    with ledger.writing() as connection:
+        close_round(ledger, at=moment)
+        if model is not None:
+            _insert_model(connection, model, moment)
+        number = 1 + connection.execute("SELECT coalesce(max(id), 0) FROM round").fetchone()[0]
+        version = None if model is None else model.version
+        reason = _json(why or {}, "a round's reasons")
+        connection.execute(
+            "INSERT INTO round (id, opened_at, budget, strategy, balance, seed, model_version, why) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (number, moment, budget, strategy, balance, seed, version, reason),
+        )
+        _insert_picks(connection, number, picks)
+    return find_round(ledger, number)
+
+
+def close_round(ledger: Ledger, *, at: int | None = None) -> Round | None:
+    """Close the open round and end the leases of its images; None where none was open. Late answers still count."""
+    with ledger.writing() as connection:
+        current = current_round(ledger)
+        if current is None:
+            return None
+        moment = max(now() if at is None else at, current.opened_at)
+        connection.execute("UPDATE round SET closed_at = ? WHERE id = ?", (moment, current.id))
+        connection.execute("DELETE FROM lease")
+    return find_round(ledger, current.id)
+
+
+def current_round(ledger: Ledger) -> Round | None:
+    """The open round, or None."""
+    rows = ledger.read("SELECT * FROM round WHERE closed_at IS NULL")
+    return _round(rows[0]) if rows else None
+
+
+def find_round(ledger: Ledger, number: int) -> Round:
+    """A round by its number."""
+    rows = ledger.read("SELECT * FROM round WHERE id = ?", (number,))
+    if not rows:
+        last = ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0]
+        raise UnknownName(f"no round has the number {number}; the last one is {last}")
+    return _round(rows[0])
+
+
+def list_rounds(ledger: Ledger) -> list[Round]:
+    """All rounds, the first one first."""
+    return [_round(row) for row in ledger.read("SELECT * FROM round ORDER BY id")]
+
+
+def round_picks(ledger: Ledger, number: int) -> list[Pick]:
+    """The images of a round, best first."""
+    rows = ledger.read(
+        "SELECT image_id, predicted, confidence, wanted FROM round_image WHERE round_id = ? ORDER BY rank", (number,)
+    )
+    return [Pick(*row) for row in rows]
+
+
+def progress(ledger: Ledger, number: int, annotator: str | None = None) -> RoundProgress:
+    """Count how far a round is, and how many of its images one person has answered."""
+    name = None if annotator is None else clean_annotator(annotator)
+    find_round(ledger, number)
+    row = ledger.read(_PROGRESS, {"round": number, "me": name})[0]
+    remaining = row["images"] - row["done"]
+    return RoundProgress(number, row["images"], row["done"], remaining, row["answers"], row["mine"], remaining == 0)
+
+
+def find_model(ledger: Ledger, version: str) -> ModelRow:
+    """What the ledger says of a model."""
+    rows = ledger.read("SELECT * FROM model WHERE version = ?", (version,))
+    if not rows:
+        raise UnknownName(f"no model has the version {version!r}")
+    return _model(rows[0])
+
+
+def list_models(ledger: Ledger) -> list[ModelRow]:
+    """All models, the oldest first."""
+    return [_model(row) for row in ledger.read("SELECT * FROM model ORDER BY at, version")]
+
+
+_PROGRESS = """
+SELECT count(*) AS images, coalesce(sum(given >= wanted OR settled OR lost), 0) AS done,
+    coalesce(sum(given), 0) AS answers, coalesce(sum(mine), 0) AS mine
+FROM (
+    SELECT r.wanted,
+        (SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id) AS given,
+        (SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id AND a.annotator = :me) AS mine,
+        EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = r.image_id) AS settled,
+        i.trouble IS NOT NULL OR i.duplicate_of IS NOT NULL AS lost
+    FROM round_image AS r JOIN image AS i ON i.id = r.image_id WHERE r.round_id = :round
+)
+"""
+
+
+def _check_picks(picks: Sequence[Pick]) -> None:
+    if not picks:
+        raise BadInput("asked to open a round without images; choose at least one")
+    if len({pick.image for pick in picks}) < len(picks):
+        raise BadInput("asked to open a round that holds an image twice; choose each image once")
+    if min(pick.wanted for pick in picks) < 1:
+        raise BadInput("asked to open a round with images that want no answer; each wants at least 1")
+
+
+def _insert_picks(connection: sqlite3.Connection, number: int, picks: Sequence[Pick]) -> None:
+    try:
+        connection.executemany(
+            "INSERT INTO round_image (round_id, image_id, rank, predicted, confidence, wanted) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [(number, pick.image, rank, pick.predicted, pick.confidence, pick.wanted)
+             for rank, pick in enumerate(picks, start=1)],
+        )  # fmt: skip
+    except sqlite3.IntegrityError as error:
+        raise BadInput("a round names an image or a class that is not in this campaign; choose again") from error
+
+
+def _insert_model(connection: sqlite3.Connection, model: ModelRow, moment: int) -> None:
+    if connection.execute("SELECT 1 FROM model WHERE version = ?", (model.version,)).fetchone():
+        raise BadInput(f"a model with the version {model.version!r} is there already; give each its own")
+    connection.execute(
+        "INSERT INTO model (version, at, learner, settings, labels, class_ids, summary) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            model.version, moment if model.at is None else model.at, model.learner, _json(model.settings, "settings"),
+            model.labels, json.dumps(list(model.class_ids)), _json(model.summary, "a model's summary"),
+        ),
+    )  # fmt: skip
+
+
+def _json(value: Mapping[str, Any], what: str) -> str:
+    try:
+        return json.dumps(value, allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{what} cannot be kept as JSON: {error}") from error
+
+
+def _round(row: sqlite3.Row) -> Round:
+    return Round(
+        row["id"], row["opened_at"], row["closed_at"], row["budget"], row["strategy"], row["balance"], row["seed"],
+        row["model_version"], json.loads(row["why"]),
+    )  # fmt: skip
+
+
+def _model(row: sqlite3.Row) -> ModelRow:
+    return ModelRow(
+        row["version"], row["learner"], json.loads(row["settings"]), row["labels"],
+        tuple(json.loads(row["class_ids"])), json.loads(row["summary"]), row["at"],
+    )  # fmt: skip

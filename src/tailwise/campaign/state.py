@@ -1,0 +1,119 @@
+"""How a campaign stands, counted from the ledger each time it is asked; and its settings."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from ..errors import BadFile, BadInput
+from ..registry import check_settings
+from .answers import annotators
+from .classes import list_classes
+from .ledger import Ledger, read_meta, write_meta
+from .rounds import Round, RoundProgress, current_round, progress
+
+SETTINGS = "settings"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a campaign does where it is not told otherwise."""
+
+    name: str = ""  # the folder's name where it is empty
+    backbone: str = "auto"  # how images become features
+    learner: str = "linear"
+    calibration: str = "none"
+    strategy: str = "entropy"
+    balance: str = "auto"
+    budget: int = 100  # images of a round
+    overlap: int = 1  # answers wanted per image
+    blind: bool = False  # whether people label without seeing the model's guess
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a campaign stands."""
+
+    images: int
+    usable: int
+    duplicates: int
+    quarantined: int
+    labelled: int  # decided images, of retired classes too
+    labels: Mapping[int, int]  # decided images by class id, 0 where there are none
+    other: int  # images that are none of the classes
+    skipped: int  # images that were skipped by all who saw them
+    conflicts: int
+    rounds: int
+    round: Round | None  # the open one
+    progress: RoundProgress | None  # of the open one
+    annotators: Mapping[str, int]  # answers by person
+
+
+def read_status(ledger: Ledger) -> Status:
+    """Count everything, at one moment."""
+    with ledger.reading():
+        images = ledger.read(_IMAGES)[0]
+        outcomes = ledger.read("SELECT outcome, class_id, count(*) FROM verdict GROUP BY outcome, class_id")
+        labels = dict.fromkeys((one.id for one in list_classes(ledger, retired=True)), 0)
+        others: Counter[str] = Counter()
+        for outcome, class_id, how_many in outcomes:
+            if outcome in ("settled", "agreed"):
+                labels[class_id] += how_many
+            else:
+                others[outcome] += how_many
+        current = current_round(ledger)
+        return Status(
+            images=images["all"], usable=images["usable"], duplicates=images["duplicates"],
+            quarantined=images["quarantined"], labelled=sum(labels.values()), labels=labels, other=others["other"],
+            skipped=others["skipped"], conflicts=others["conflict"],
+            rounds=ledger.read("SELECT count(*) FROM round")[0][0], round=current,
+            progress=progress(ledger, current.id) if current else None, annotators=annotators(ledger),
+        )  # fmt: skip
+
+
+def read_settings(ledger: Ledger) -> Settings:
+    """The settings of a campaign, its own or the usual ones."""
+    text = read_meta(ledger, SETTINGS)
+    try:
+        kept = json.loads(text) if text is not None else {}
+        known = {field.name for field in fields(Settings)}
+        return Settings(**{name: value for name, value in kept.items() if name in known})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadFile(f"the settings in the ledger of {ledger.folder} cannot be read: {error}") from error
+
+
+def write_settings(ledger: Ledger, **changes: Any) -> Settings:  # noqa: ANN401 - whatever a setting holds; checked
+    """Change some settings; the others stay."""
+    with ledger.writing():
+        settings = changed_settings(read_settings(ledger), changes)
+        write_meta(ledger, SETTINGS, json.dumps(asdict(settings), sort_keys=True))
+    return settings
+
+
+def changed_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The settings with some of them changed, checked."""
+    check_settings("a campaign", changes, [field.name for field in fields(Settings)])
+    changed = replace(settings, **changes)
+    _check(changed)
+    return changed
+
+
+def _check(settings: Settings) -> None:
+    for field in fields(Settings):
+        value, usual = getattr(settings, field.name), getattr(Settings(), field.name)
+        if type(value) is not type(usual):
+            raise BadInput(f"the setting {field.name} is {value!r}; it must be like {usual!r}")
+    for name in ("budget", "overlap"):
+        if getattr(settings, name) < 1:
+            raise BadInput(f"the setting {name} is {getattr(settings, name)}; it must be at least 1")
+
+
+_IMAGES = """
+SELECT count(*) AS "all", coalesce(sum(trouble IS NULL AND duplicate_of IS NULL), 0) AS usable,
+    coalesce(sum(trouble IS NULL AND duplicate_of IS NOT NULL), 0) AS duplicates,
+    coalesce(sum(trouble IS NOT NULL), 0) AS quarantined
+FROM image
+"""
