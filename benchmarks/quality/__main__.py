@@ -65,7 +65,10 @@ def run_study(study: Study, data: Path, *, run: bool) -> tuple[list[Row], bool]:
     rows = keep_results(experiment, store)
     if rows and not study.compares:
         sweeps = [sweep_of(content) for content in kept_sweeps(experiment, store)]
-        page = write_report(rows, store.folder, title=study.name, sweeps=sweeps, config=experiment.to_toml())
+        page = write_report(
+            rows, store.folder, title=study.name, sweeps=sweeps, config=experiment.to_toml(),
+            class_names=store.class_names(),
+        )  # fmt: skip
         publish(store.folder, RESULTS / study.name)
         print(f"{study.name}: {len(rows)} rows; {page}", file=sys.stderr)
     return rows, bool(failed)

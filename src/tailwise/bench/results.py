@@ -45,6 +45,7 @@ class Row:
     seconds_predict: float
     seconds_select: float
     version: str
+    status: str = ""  # of the batch's certificate; only after "time limit" do the picks depend on the machine's speed
 
     @property
     def method(self) -> str:

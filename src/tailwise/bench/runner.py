@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from ..errors import BadFile, TailwiseError
 from ..files import write_whole
 from .config import Experiment
 from .results import Row
-from .store import Store, write_rows
+from .store import Store, is_whole, write_rows
 from .sweep import sweep_lam
 from .trial_run import first_model, read_pool, run_trial
 from .trials import Trial, trials_of
@@ -72,10 +72,18 @@ class Task:
 
 def status_of(experiment: Experiment, store: Store) -> Status:
     """Count what is there."""
-    trials = list(trials_of(experiment))
-    done = [sum(1 for _ in store.cycles(trial)) for trial in trials]
-    complete = sum(store.is_complete(trial) for trial in trials)
-    return Status(len(trials), complete, len(trials) * (experiment.cycles + 1), sum(done))
+    return count_done(list(trials_of(experiment)), store)
+
+
+def count_done(trials: Sequence[Trial], store: Store) -> Status:
+    """How far some of the trials are."""
+    done = [(trial, list(store.cycles(trial))) for trial in trials]
+    return Status(
+        trials=len(trials),
+        complete=sum(is_whole(trial, cycles) for trial, cycles in done),
+        cycles=sum(trial.experiment.cycles + 1 for trial in trials),
+        cycles_done=sum(len(cycles) for _, cycles in done),
+    )
 
 
 def collect(experiment: Experiment, store: Store) -> list[Row]:
@@ -95,7 +103,8 @@ def run_experiment(
         write_whole(store.folder / "experiment.toml", experiment.to_toml().encode())
         plan = _plan(experiment, store)
         if plan:
-            read_pool(experiment.pool.model_dump_json())  # a fault of the pool is told once, before anything runs
+            pool = read_pool(experiment.pool.model_dump_json())  # a fault of it is told once, before anything runs
+            store.keep_class_names(pool.name, pool.train.class_names)
         tasks = sum(len(first.then) for first in plan)
         workers = max(1, min(processes or os.cpu_count() or 1, tasks))
         failed = (_run_here if workers == 1 else _run_apart)(plan, store, workers, watchers)

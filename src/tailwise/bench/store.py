@@ -1,6 +1,7 @@
 """Where an experiment's results are: a folder with one file per cycle of each trial, whole or absent.
 
     FOLDER/experiment.toml                       what was asked for, every default written out
+    FOLDER/classes.json                          names of the classes, by pool
     FOLDER/trials/NAME/cycle-00.json             the row of a cycle, with the checksum of its picks
     FOLDER/trials/NAME/cycle-00.npy              the picks, as indices of the training set, best first
     FOLDER/models/NAME/                          models of cycle 0, shared by trials
@@ -16,7 +17,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,19 @@ class Store:
         """The file of a λ sweep."""
         return self.folder / "sweeps" / f"{name}.json"
 
+    def keep_class_names(self, pool: str, names: Sequence[str]) -> None:
+        """Write what the classes of a pool are called, for figures that are drawn without the pool."""
+        known = {**self.class_names(), pool: tuple(names)}
+        write_whole(self.folder / "classes.json", json.dumps(known, ensure_ascii=False, indent=1).encode())
+
+    def class_names(self) -> dict[str, tuple[str, ...]]:
+        """Names of the classes by pool; nothing where they were not kept or are damaged: a class is then a number."""
+        try:
+            content = json.loads((self.folder / "classes.json").read_bytes())
+            return {str(pool): tuple(map(str, names)) for pool, names in content.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
     def cycles(self, trial: Trial) -> Iterator[Cycle]:
         """The cycles that are there, from the first, up to the first that is missing or damaged."""
         for number in range(trial.experiment.cycles + 1):
@@ -77,8 +91,7 @@ class Store:
 
     def is_complete(self, trial: Trial) -> bool:
         """True where nothing is left to do."""
-        cycles = list(self.cycles(trial))
-        return bool(cycles) and (cycles[-1].exhausted or cycles[-1].row.cycle == trial.experiment.cycles)
+        return is_whole(trial, list(self.cycles(trial)))
 
     def keep(self, trial: Trial, cycle: Cycle) -> None:
         """Write a cycle: the picks first, then the row that names them."""
@@ -92,6 +105,11 @@ class Store:
             "row": {name: _plain(value) for name, value in asdict(cycle.row).items()},
         }
         write_whole(path, json.dumps(content, allow_nan=False).encode())
+
+
+def is_whole(trial: Trial, cycles: Sequence[Cycle]) -> bool:
+    """True where nothing is left to do after these cycles of a trial."""
+    return bool(cycles) and (cycles[-1].exhausted or cycles[-1].row.cycle == trial.experiment.cycles)
 
 
 def write_rows(rows: list[Row], path: Path) -> None:

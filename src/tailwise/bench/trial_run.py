@@ -23,7 +23,7 @@ from ..strategies.base import Strategy
 from ..types import Float64Array, IntArray, Progress, unheard
 from .config import Experiment, PoolPart
 from .results import Row
-from .store import Cycle, Store
+from .store import Cycle, Store, is_whole
 from .trials import Trial, balance_name
 
 NOWHERE = np.empty(0, dtype=np.int64)
@@ -68,7 +68,7 @@ def read_pool(part: str) -> Pool:
 def run_trial(trial: Trial, store: Store, report: Progress = unheard) -> list[Row]:
     """Do what is not done yet, and give all rows."""
     done = list(store.cycles(trial))
-    if store.is_complete(trial):
+    if is_whole(trial, done):
         return [cycle.row for cycle in done]
     with threadpool_limits(limits=1, user_api="blas"):
         world = open_world(trial)
@@ -207,6 +207,7 @@ def _row(
         seconds_predict=seconds[1],
         seconds_select=seconds[2],
         version=__version__,
+        status=batch.status if batch else "",
     )
 
 

@@ -91,22 +91,24 @@ def report_bench(wanted: Asked, *, as_json: bool) -> None:
 
 
 def write_page(wanted: Asked, rows: list[Row]) -> Path:
-    """The report, from the rows and sweeps alone."""
+    """The report, from what is in the folder alone."""
     from ..report.experiment import write_report
     from ..report.sweeps import sweep_of
 
     sweeps = [sweep_of(content) for content in kept_sweeps(wanted.experiment, wanted.store)]
-    config = wanted.experiment.to_toml()
-    return write_report(rows, wanted.store.folder, title=wanted.experiment.name, sweeps=sweeps, config=config)
+    return write_report(
+        rows, wanted.store.folder, title=wanted.experiment.name, sweeps=sweeps, config=wanted.experiment.to_toml(),
+        class_names=wanted.store.class_names(),
+    )  # fmt: skip
 
 
 def show_status(wanted: Asked, *, as_json: bool) -> None:
     """`tailwise bench status`."""
-    status = status_of(wanted.experiment, wanted.store)
     if as_json:
+        status = status_of(wanted.experiment, wanted.store)
         print(json.dumps({"experiment": wanted.experiment.name, **asdict(status)}))
     else:
-        status_shown(wanted.experiment, wanted.store, status)
+        status_shown(wanted.experiment, wanted.store)
 
 
 def list_presets(*, as_json: bool) -> None:

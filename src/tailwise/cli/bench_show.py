@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -23,11 +22,11 @@ from rich.table import Table
 
 from ..bench.config import Experiment
 from ..bench.results import Row
-from ..bench.runner import Status, Watcher, status_of
+from ..bench.runner import Watcher, count_done, status_of
 from ..bench.store import Store
 from ..bench.tracking import Quiet
 from ..bench.trials import Trial, trials_of
-from .show import plain
+from .show import frameless, plain
 
 CIRCUMSTANCES = {"pool", "setting", "seeds"}
 NOT_REACHED = "–"
@@ -116,21 +115,22 @@ def presets_shown(found: Sequence[Experiment]) -> None:
     console.print("\nRun one with:     tailwise bench run NAME\nSee all of it:    tailwise bench show NAME")
 
 
-def status_shown(experiment: Experiment, store: Store, status: Status) -> None:
-    """How far each method is."""
+def status_shown(experiment: Experiment, store: Store) -> None:
+    """How far each method is, and all of them together."""
     table = _table("imbalance", "method", "trials", "cycles")
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials_of(experiment):
         groups.setdefault((trial.setting, trial.method), []).append(trial)
+    complete = 0
     for (setting, method), trials in groups.items():
-        complete = sum(store.is_complete(trial) for trial in trials)
-        cycles = sum(sum(1 for _ in store.cycles(trial)) for trial in trials)
-        wanted = len(trials) * (experiment.cycles + 1)
-        style = "green" if complete == len(trials) else None
-        table.add_row(setting, plain(method), f"{complete} of {len(trials)}", f"{cycles} of {wanted}", style=style)
+        status = count_done(trials, store)
+        complete += status.complete
+        cells = (f"{status.complete} of {status.trials}", f"{status.cycles_done} of {status.cycles}")
+        style = "green" if status.complete == status.trials else None
+        table.add_row(setting, plain(method), *cells, style=style)
     console = Console(highlight=False)
     console.print(table)
-    console.print(f"\n{status.complete} of {status.trials} trials are complete in {plain(str(store.folder))}")
+    console.print(f"\n{complete} of {sum(map(len, groups.values()))} trials are complete in {plain(str(store.folder))}")
 
 
 def failures_shown(failed: dict[str, str], console: Console) -> None:
@@ -175,7 +175,7 @@ def without_constants(table: list[list[str]]) -> list[list[str]]:
 
 
 def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = frameless()
     for name in names:
         table.add_column(name, no_wrap=name != "what it does")
     return table

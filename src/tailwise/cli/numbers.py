@@ -108,11 +108,11 @@ def _csv_table(lines: list[list[str]], path: Path, option: str, classes: int, mi
     if not rows:
         raise BadFile(f"{option}: {path} is empty; write one number per line, or columns class,count")
     width = len(rows[0][1])
-    headed = not all(map(_is_number, rows[0][1]))
+    headed = not all(map(is_number, rows[0][1]))
     if width > 2 or (width == 2 and not headed):
         raise BadFile(f"{option}: {path} must hold one number per line, or columns class,count under that header")
     for at, row in rows[headed:]:
-        if len(row) != width or not all(map(_is_number, row)):
+        if len(row) != width or not all(map(is_number, row)):
             raise BadFile(f"{option}: line {at} of {path} reads {','.join(row)!r}; {width} number(s) were expected")
     if width == 1:
         return np.array([float(row[0]) for _, row in rows[headed:]])
@@ -141,13 +141,14 @@ def _pair(text: str, option: str) -> tuple[int, float]:
 
 
 def _number(text: str, option: str) -> float:
-    if not _is_number(text):
+    if not is_number(text):
         wanted = "give a list such as 5,3,0, or a .csv, .npy or .json file"
         raise WrongUsage(f"{option}: {text.strip()!r} is neither a number nor such a file; {wanted}")
     return float(text)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether Python reads it as one; "nan" and "inf" are numbers."""
     try:
         float(text)
     except ValueError:

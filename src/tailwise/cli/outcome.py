@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ..errors import BadInput, MissingExtra, PoolExhausted, TargetUnreachable, UnknownName
+from ..errors import BadInput, LedgerBusy, MissingExtra, NewerLedger, PoolExhausted, TargetUnreachable, UnknownName
 
 FAILED, USAGE, INPUT, UNMET, EXTRA, INTERRUPTED = 1, 2, 3, 4, 5, 130
 CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -20,6 +20,8 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
     (TargetUnreachable, UNMET),
     (MissingExtra, EXTRA),
     (BadInput, INPUT),
+    (LedgerBusy, INPUT),
+    (NewerLedger, INPUT),
 )
 
 

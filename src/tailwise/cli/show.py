@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ..balance.measure import l1_score
 from ..report.tables import own_settings, score_rows, shared_settings, strategy_rows
+from .numbers import is_number
 from .outcome import printable
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def show_selection(batch: Selection, inputs: Inputs, request: Request, balance: 
     console = Console(highlight=False)
     rows, classes = inputs.proba.shape
     method = request.score if batch.method == "scores" else batch.method
-    chosen = "" if _is_number(balance) else f" ({balance.strip()})"
+    chosen = "" if is_number(balance) else f" ({balance.strip()})"
     console.print(f"[bold]{len(batch):,} of {rows:,} images[/], {classes:,} class{'es' if classes != 1 else ''}")
     console.print(f"{plain(method)}, λ = {batch.lam:.4g}{plain(chosen)}, {batch.seconds:.2f} s")
     console.print(f"[green]{certificate(batch)}[/]")
@@ -75,7 +76,7 @@ def percent(share: float) -> str:
 
 def class_table(batch: Selection, labelled: Float64Array) -> Table:
     """Labelled so far, target and expected counts, with a bar; of many classes those farthest from their target."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = frameless()
     for name in ("class", "labelled", "target", "expected"):
         table.add_column(name, justify="right")
     table.add_column("expected █  target │", no_wrap=True)
@@ -157,7 +158,7 @@ def _whereabouts(batch: Selection, out: Path | None) -> str:
 def show_path(path: BalancePath, out: Path | None) -> None:
     """One row per λ, the row that the paper's rule takes marked."""
     console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = frameless()
     for name in ("", "λ", "informativeness", "l1", "L1 score", "gap"):
         table.add_column(name, justify="right")
     for lam, information, l1, score, gap in zip(
@@ -180,7 +181,7 @@ def show_strategies() -> None:
     console = Console(highlight=False)
     rows = strategy_rows()
     shared = shared_settings(rows)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = frameless()
     for name in ("strategy", "what it picks", "needs"):
         table.add_column(name, no_wrap=name != "what it picks")
     for row in rows:
@@ -189,7 +190,7 @@ def show_strategies() -> None:
         table.add_row(f"[bold]{row.name}[/]", escape(what), "\n".join(row.needs))
     console.print(table)
     console.print()
-    scores = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    scores = frameless()
     scores.add_column("score", no_wrap=True)
     scores.add_column("what it measures")
     for name, what in score_rows():
@@ -206,14 +207,11 @@ def console_line(text: str) -> None:
     Console(highlight=False).print(text)
 
 
+def frameless() -> Table:
+    """A table with a line below its header, and no other."""
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+
+
 def plain(text: str) -> str:
     """The user's own words, safe to print: no markup, no control characters."""
     return escape(printable(text))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

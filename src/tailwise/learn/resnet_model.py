@@ -51,7 +51,7 @@ class ResNetModel:
         proba = np.empty((len(inputs), self.classes), np.float32)
         for rows, features in self._features(inputs):
             proba[rows] = torch.softmax(self.net.fc(features), dim=1).cpu().numpy()
-        return proba
+        return self._finite(proba, "probabilities")
 
     @torch.inference_mode()
     def embed(self, inputs: Inputs) -> NDArray[np.float32]:
@@ -59,7 +59,7 @@ class ResNetModel:
         embeddings = np.empty((len(inputs), self.net.config.features), np.float32)
         for rows, features in self._features(inputs):
             embeddings[rows] = features.cpu().numpy()
-        return embeddings
+        return self._finite(embeddings, "embeddings")
 
     @torch.inference_mode()
     def mc_proba(self, inputs: Inputs, passes: int, seed: int) -> NDArray[np.float32]:
@@ -76,13 +76,24 @@ class ResNetModel:
             for t, rng in enumerate(draws):
                 kept = torch.from_numpy(rng.random(features.shape, np.float32) < keep).to(features.device)
                 proba[t, rows] = torch.softmax(self.net.fc(features * kept / keep), dim=1).cpu().numpy()
-        return proba
+        return self._finite(proba, "probabilities")
 
     def save(self, folder: Path) -> None:
         """Write the net's tensors, then model.json."""
         tensors = {name: tensor.cpu().numpy() for name, tensor in self.net.state_dict().items()}
         settings = {"config": asdict(self.net.config), "channels": asdict(self.channels)}
         save_model(folder, StoredModel(self.learner, settings, tensors))
+
+    def _finite(self, answers: NDArray[np.float32], what: str) -> NDArray[np.float32]:
+        """The answers (…, n, k), or an error in place of NaN and infinity, which no strategy can use."""
+        bad = ~np.isfinite(answers).all(axis=-1)  # (n,), or (passes, n)
+        if bad.any():
+            count, images = int(np.atleast_2d(bad).any(axis=0).sum()), answers.shape[-2]
+            raise BadInput(
+                f"this {self.learner} gives {what} that are no numbers for {count:,} of {images:,} images: its "
+                "training was too short or diverged; lower lr, train for more epochs, or label more images"
+            )
+        return answers
 
     def _features(self, inputs: Inputs) -> Iterator[tuple[IntArray, Tensor]]:
         """Rows and their features (B, d), batch by batch."""

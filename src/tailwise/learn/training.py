@@ -23,6 +23,8 @@ from .checkpoints import Checkpoints, fingerprint
 from .seeded import AUGMENT, DROPOUT, ORDER, derived, deterministic, generator, global_seed
 
 CHECKPOINT_SECONDS = 30.0
+SETTLED = 200  # steps after which the running averages of batch norm have caught up with the weights
+FEWEST = 4  # images whose variance can be measured: that of one or two tiny ones is all but nothing
 CLASS_WEIGHTS = ("none", "balanced")
 
 
@@ -73,7 +75,7 @@ def train(
     net: nn.Module, lesson: Lesson, recipe: Recipe, *, seed: int, report: Progress = unheard,
     checkpoint: Path | None = None, every: float = CHECKPOINT_SECONDS,
 ) -> None:  # fmt: skip
-    """Train in place by SGD, and leave the net in eval mode."""
+    """Train in place by SGD, and leave the net in eval mode, finite in every number."""
     device = next(net.parameters()).device
     optimiser = torch.optim.SGD(
         net.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay, nesterov=recipe.nesterov
@@ -85,8 +87,33 @@ def train(
                 _one_epoch(net, optimiser, lesson, recipe, seed=seed, epoch=epoch, report=report)
             if epoch + 1 < recipe.epochs:
                 kept.keep(net, optimiser, epoch + 1, (epoch + 1) / recipe.epochs)
+        if len(lesson.labels) >= FEWEST and steps_of(lesson, recipe) < SETTLED:
+            measure_norms(net, lesson, recipe.batch, seed)
     net.eval()
     kept.remove()
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in net.state_dict().values()):
+        raise BadInput(f"the training ended in weights that are no numbers; {_remedy(recipe)}")
+
+
+@torch.no_grad()
+def measure_norms(net: nn.Module, lesson: Lesson, batch: int, seed: int) -> None:
+    """Give batch norms the mean and variance of the clean images under the weights that the net has now.
+
+    Their running averages weigh the last ten steps, or what a net starts with. After few steps they are those of other
+    weights, and a hundred layers multiply the error: a ResNet-101 answered NaN after one step.
+    """
+    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
+    device = next(net.parameters()).device
+    momenta = [norm.momentum for norm in norms]
+    net.eval()
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.train().momentum = None  # the plain mean over the batches
+    for indices in even_batches(len(lesson.labels), batch, seed):
+        images = torch.from_numpy(read_images(lesson.inputs, indices)).to(device)
+        net(normalise(images, lesson.channels))
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.eval().momentum = momentum
 
 
 def _one_epoch(
@@ -139,6 +166,21 @@ def epoch_batches(count: int, batch: int, seed: int, epoch: int) -> list[IntArra
     return np.split(order, starts)
 
 
+def even_batches(count: int, batch: int, seed: int) -> list[IntArray]:
+    """All images in random order, in batches of nearly one size from `batch` up: each weighs as much as the others.
+
+    >>> [len(indices) for indices in even_batches(11, 4, seed=0)]
+    [6, 5]
+    """
+    order = np.random.default_rng(derived(seed, ORDER)).permutation(count)
+    return np.array_split(order, max(1, count // batch))
+
+
+def steps_of(lesson: Lesson, recipe: Recipe) -> int:
+    """Steps of a whole training."""
+    return recipe.epochs * len(epoch_batches(len(lesson.labels), recipe.batch, 0, 0))
+
+
 def class_weights(lesson: Lesson, recipe: Recipe) -> Tensor:
     """(C,) ones, or for "balanced" n / (classes seen · n_k), so that each class seen weighs the same; unseen: 0."""
     counts = np.bincount(lesson.labels, minlength=lesson.classes)
@@ -151,8 +193,12 @@ def class_weights(lesson: Lesson, recipe: Recipe) -> Tensor:
 def _finite(loss: Tensor, epoch: int, recipe: Recipe) -> float:
     value = loss.item()
     if not np.isfinite(value):
-        raise BadInput(f"the loss became {value} in epoch {epoch + 1}: training diverged; lower lr ({recipe.lr})")
+        raise BadInput(f"the loss became {value} in epoch {epoch + 1}: the training diverged; {_remedy(recipe)}")
     return value
+
+
+def _remedy(recipe: Recipe) -> str:
+    return f"lower lr ({recipe.lr}), or label more images"
 
 
 def _fingerprint(net: nn.Module, lesson: Lesson, recipe: Recipe, seed: int, folder: Path | None) -> str:

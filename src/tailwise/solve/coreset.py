@@ -10,22 +10,22 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
 
-import highspy
 import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from ..errors import BadInput, PoolExhausted, SolverFailed
 from ..types import BoolArray, Float64Array, FloatArray, IntArray
+from .covering import Columns as _Columns
+from .covering import Sparse
+from .covering import load as _load
+from .covering import relax as _relax
+from .covering import run as _run
 
-Sparse: TypeAlias = Any  # scipy.sparse.csr_array
-Highs: TypeAlias = Any  # highspy.Highs, which ships without full types
 BLOCK = 2**22  # entries of a block of distances: 32 MB
 NEAR = 1e-4  # a square below this share of |x|² + |y|² has lost digits to cancellation: it is taken from x − y instead
 SAME = 1e-9  # squares within this relative distance are one radius: they differ by rounding alone
-MOST_SWAPS, EDGES_PER_SWAP = 4_000, 50  # steps of one local search: few where branching is fast anyway
 EDGES_AT_FULL_NODES = 100_000  # larger integer programs get fewer nodes, by the square
 MOST_UNDECIDED = 2  # integer programs that may end without an answer before the search ends
 
@@ -39,7 +39,7 @@ class CoreSetResult:
     indices: (b,) int64 distinct pool rows, in farthest-first order among themselves; ascending if b = N.
     radius: all but Ξ pool points lie within it of a labelled or picked point, computed from the embeddings.
     lower: no b rows have a smaller radius (up to 1e-9 of it); equal to `radius` when the status is "optimal".
-    status: "optimal"; "time limit"; or "best found": the node limit or `max_edges` left radii undecided.
+    status: "optimal"; "time limit"; or "best found": `max_nodes`, `max_steps` or `max_edges` left radii undecided.
     """
 
     indices: IntArray
@@ -57,6 +57,7 @@ def robust_k_center(
     time_limit: float | None = None,
     max_edges: int = 20_000_000,
     max_nodes: int = 200,
+    max_steps: int | None = None,
 ) -> CoreSetResult:
     """Pick `budget` pool rows with the smallest radius at which all but `outliers` pool points are covered.
 
@@ -68,9 +69,11 @@ def robust_k_center(
     budget: b, the number of picks.
     outliers: Ξ, the number of pool points that may stay uncovered.
     time_limit: seconds. The farthest-first start always runs to its end, and HiGHS may overrun by some seconds.
-        Without a limit the same input gives the same picks; wise only up to some 10,000 rows.
+        A limit that is reached makes the picks depend on the machine's speed; all other limits do not.
     max_edges: pairs to hold in memory, 12 bytes each, and more in HiGHS; radii with more pairs within are not tried.
     max_nodes: branch-and-bound nodes of one integer program.
+    max_steps: simplex iterations and swaps in all; an integer program that was begun below the limit is ended. Without
+        this and a time limit, wise only up to some 10,000 rows. 0 leaves the farthest-first picks.
 
     Examples
     --------
@@ -79,10 +82,13 @@ def robust_k_center(
     >>> sorted(found.indices.tolist()), found.radius, found.status
     ([1, 4], 1.0, 'optimal')
     """
+    if max_steps is not None and max_steps < 0:
+        raise BadInput(f"max_steps is {max_steps}; give 0 or more, or None for no limit")
     deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
     with threadpool_limits(limits=1, user_api="blas"):
         search = _greedy_start(_Problem.checked(pool, labelled, budget, outliers), deadline)
-        if search.lower_sq < search.upper_sq and not search.late():
+        search.steps = np.inf if max_steps is None else max_steps
+        if search.lower_sq < search.upper_sq and not search.spent():
             _refine(search, max_edges, max_nodes)
         return search.result()
 
@@ -198,9 +204,21 @@ class _Search:
     upper_sq: float  # their radius
     lower_sq: float  # proven: no picks have a smaller one
     deadline: float
+    steps: float = np.inf  # left
+
+    @property
+    def budget(self) -> int:
+        return self.problem.budget
+
+    @property
+    def outliers(self) -> int:
+        return self.problem.outliers
 
     def late(self) -> bool:
         return time.perf_counter() >= self.deadline
+
+    def spent(self) -> bool:
+        return self.steps <= 0 or self.late()
 
     def offer(self, picks: IntArray) -> None:
         """Take these picks over, with farthest-first ones added up to b, if that leaves a smaller radius."""
@@ -264,7 +282,7 @@ def _refine(search: _Search, max_edges: int, max_nodes: int) -> None:
 def _bisect(search: _Search, graph: _Graph, floor: int, ruled_out: Callable[[Sparse], bool], patience: int) -> int:
     """The first radius, from `floor` on, that is not ruled out; one that is not found either uses up patience."""
     high = graph.place(search.upper_sq)
-    while floor < high and patience > 0 and not search.late():
+    while floor < high and patience > 0 and not search.spent():
         middle = (floor + high) // 2
         out = ruled_out(graph.cover(graph.last_sq[middle]))
         high = min(high, graph.place(search.upper_sq))
@@ -299,7 +317,7 @@ class _Graph:
                 nearest = np.partition(np.concatenate([part.data for part in parts]), max_edges // 2)
                 limit_sq = float(nearest[max_edges // 2])
                 parts = [_kept(part, part.data < limit_sq) for part in parts]
-            if limit_sq == 0.0 or search.late():
+            if limit_sq == 0.0 or search.spent():
                 return None
         squares = sparse.vstack(parts, format="csr")
         radii = _radii(np.concatenate([squares.data, reached_sq[reached_sq < limit_sq]]), search.lower_sq)
@@ -358,143 +376,10 @@ def _branching_rules_out(search: _Search, max_nodes: int, cover: Sparse) -> bool
     solver.setOptionValue("mip_max_nodes", max(1, int(max_nodes * min(1.0, EDGES_AT_FULL_NODES / cover.nnz) ** 2)))
     solver.setOptionValue("objective_target", float(budget))  # any cover will do
     state = _run(solver)
+    search.steps -= max(0, solver.getInfo().simplex_iteration_count)
     if state == "solved":
         picks = np.flatnonzero(np.asarray(solver.getSolution().col_value)[: cover.shape[1]] > 0.5)
         if len(picks) > budget:
             raise SolverFailed(f"HiGHS picked {len(picks)} centres where {budget} were allowed; please report this")
         search.offer(picks)
     return state == "impossible"
-
-
-class _Columns:
-    """A choice of columns that changes in place, with the weight that each column would add or take away."""
-
-    def __init__(self, cover: Sparse) -> None:
-        self.cover, self.by_column = cover, cover.tocsc()  # (m, N) by rows and by columns
-        self.weight = np.ones(cover.shape[0])  # (m,)
-        self.count = np.zeros(cover.shape[0], dtype=np.int64)  # (m,) chosen columns that cover the row
-        self.owners = self.count.copy()  # (m,) the sum of their numbers: the number itself where there is one
-        self.gain = np.asarray(cover.sum(axis=0))  # (N,) weight of the uncovered rows that the column covers
-        self.loss = np.full(cover.shape[1], np.inf)  # (N,) if chosen, weight of the rows that no other covers; else inf
-
-    def move(self, column: int, sign: int) -> None:
-        """Choose a column (sign 1) or drop it (sign −1)."""
-        rows = self.by_column.indices[self.by_column.indptr[column] : self.by_column.indptr[column + 1]]
-        others = self.count[rows] - (sign < 0)  # chosen columns beside this one
-        turned, shared = rows[others == 0], rows[others == 1]
-        self.add_gain(turned, -sign * self.weight[turned])
-        np.subtract.at(self.loss, self.owners[shared] - (sign < 0) * column, sign * self.weight[shared])
-        self.loss[column] = self.weight[turned].sum() if sign > 0 else np.inf
-        self.count[rows] += sign
-        self.owners[rows] += sign * column
-
-    def add_gain(self, rows: IntArray, weight: Float64Array) -> None:
-        starts, ends = self.cover.indptr[rows].tolist(), self.cover.indptr[rows + 1].tolist()
-        near = [self.cover.indices[start:end] for start, end in zip(starts, ends, strict=True)]
-        if near:
-            self.gain += np.bincount(np.concatenate(near), np.repeat(weight, [*map(len, near)]), len(self.gain))
-
-    def choose(self, worth: Float64Array, outliers: int) -> IntArray:
-        """Choose until all but Ξ rows are covered, each time the column with the largest worth × gain."""
-        picks: list[int] = []
-        while (self.count == 0).sum() > outliers:
-            picks.append(int((worth * self.gain).argmax()))
-            self.move(picks[-1], 1)
-        return np.array(picks, dtype=np.int64)
-
-    def swap(self, search: _Search) -> IntArray | None:
-        """Swap columns until all but Ξ rows are covered; None if that fails.
-
-        Row-weighting local search (Gao et al. 2015): an uncovered row gains 1 at each step; the column that costs least
-        goes, the best one for the heaviest uncovered row (after Ξ given up) comes; of equals the one at rest longest.
-        """
-        new, moved = -1, np.zeros(len(self.gain), dtype=np.int64)  # (N,) step of the last move
-        for step in range(1, min(MOST_SWAPS, 100 + self.cover.nnz // EDGES_PER_SWAP) + 1):
-            waiting, chosen = np.flatnonzero(self.count == 0), np.flatnonzero(np.isfinite(self.loss))
-            if len(waiting) <= search.problem.outliers:
-                return chosen
-            if search.late():
-                break
-            self.weight[waiting] += 1.0
-            self.add_gain(waiting, np.ones(len(waiting)))
-            old = _best(chosen, new, -self.loss, moved)
-            self.move(old, -1)
-            row = np.argsort(np.where(self.count == 0, -self.weight, 0.0), kind="stable")[search.problem.outliers]
-            new = _best(self.cover.indices[slice(*self.cover.indptr[row : row + 2])], old, self.gain, moved)
-            self.move(new, 1)
-            moved[[old, new]] = step
-        return None
-
-
-def _best(columns: IntArray, barred: int, worth: Float64Array, moved: IntArray) -> int:
-    """The worthiest column that is not barred; of equals the one that moved longest ago, then the first."""
-    free = columns[columns != barred] if len(columns) > 1 else columns
-    top = free[worth[free] == worth[free].max()]
-    return int(top[moved[top].argmin()])
-
-
-def _relax(search: _Search, cover: Sparse) -> tuple[float, Float64Array]:
-    """How many centres a cover needs at least, and the fractional picks (N,) of the linear relaxation.
-
-    Any y ≥ 0 (m,) with coverᵀy ≤ 1 proves  Σs ≥ Σ_covered y ≥ Σy − (the Ξ largest y).  So the duals are scaled into
-    place and the bound is computed from them: no tolerance of the solver enters the proof.
-    """
-    solver = _load(search, cover, integer=False)
-    _run(solver)
-    solution = solver.getSolution()
-    share = np.asarray(solution.col_value)[: cover.shape[1]] if solution.value_valid else np.ones(cover.shape[1])
-    if not solution.dual_valid:
-        return 0.0, share
-    y = np.maximum(np.asarray(solution.row_dual)[: cover.shape[0]], 0.0)  # (m,)
-    y /= max(1.0, (cover.T @ y).max())
-    return float(np.sort(y)[: len(y) - search.problem.outliers].sum() - SAME * y.sum()), share
-
-
-# What HiGHS's last word means. The programs are bounded, so "unbounded or infeasible" is infeasible.
-_STATUS = highspy.HighsModelStatus
-_MEANING = {
-    **dict.fromkeys([_STATUS.kOptimal, _STATUS.kObjectiveTarget], "solved"),
-    **dict.fromkeys([_STATUS.kInfeasible, _STATUS.kUnboundedOrInfeasible], "impossible"),
-    **dict.fromkeys([_STATUS.kTimeLimit, _STATUS.kIterationLimit, _STATUS.kSolutionLimit], "stopped"),
-}
-
-
-def _run(solver: Highs) -> str:
-    solver.run()
-    status = solver.getModelStatus()
-    if status not in _MEANING:
-        raise SolverFailed(
-            f"HiGHS ended a covering program with {solver.modelStatusToString(status)!r}, which answers nothing; if "
-            "this process has used HiGHS with more threads, call highspy.Highs.resetGlobalScheduler(True) first"
-        )
-    return _MEANING[status]
-
-
-def _load(search: _Search, cover: Sparse, *, integer: bool) -> Highs:
-    """A solver with  min Σs,  cover·s + o ≥ 1,  Σo ≤ Ξ  (o only if Ξ > 0);  if integer also Σs ≤ b, s binary."""
-    m, n = cover.shape
-    spare = m if search.problem.outliers else 0
-    matrix = sparse.hstack([cover, sparse.eye_array(m)], format="csr") if spare else cover
-    model = highspy.HighsLp()
-    model.num_row_, model.num_col_ = m, n + spare
-    model.col_cost_ = np.repeat([1.0, 0.0], [n, spare])
-    model.col_lower_ = np.zeros(n + spare)
-    # In the relaxation s ≤ 1 would change nothing but the duals, which then need not obey coverᵀy ≤ 1.
-    model.col_upper_ = np.repeat([1.0 if integer else highspy.kHighsInf, 1.0], [n, spare])
-    model.row_lower_, model.row_upper_ = np.ones(m), np.full(m, highspy.kHighsInf)
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
-    model.a_matrix_.value_ = matrix.data
-    if integer:  # o is then binary by itself
-        model.integrality_ = [highspy.HighsVarType.kInteger] * n + [highspy.HighsVarType.kContinuous] * spare
-    solver: Highs = highspy.Highs()
-    # Presolve compares columns pair by pair, which takes minutes here and does not heed the time limit.
-    left = max(search.deadline - time.perf_counter(), 0.01)
-    for option, value in {"output_flag": False, "threads": 1, "presolve": "off", "time_limit": left}.items():
-        solver.setOptionValue(option, value)
-    solver.passModel(model)
-    if spare:
-        solver.addRow(0.0, float(search.problem.outliers), m, np.arange(n, n + m, dtype=np.int32), np.ones(m))
-    if integer:
-        solver.addRow(0.0, float(search.problem.budget), n, np.arange(n, dtype=np.int32), np.ones(n))
-    return solver

@@ -20,6 +20,9 @@ class CoreSet(Base):
     """The batch that leaves the smallest covering radius, some outliers aside; it has no balanced form."""
 
     outliers: int = 0
+    max_steps: int | None = None
+    """A limit on the search that, unlike `time_limit`, gives the same picks on every machine."""
+
     name: ClassVar[str] = "coreset"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
@@ -33,7 +36,9 @@ class CoreSet(Base):
     def choose(self, task: Task, predictions: Predictions, _scores: Float64Array) -> Selection:
         """`objective` is the radius, `bound` the smallest radius not ruled out."""
         pool, labelled = both_embeddings(task, predictions)
-        found = robust_k_center(pool, labelled, task.budget, outliers=self.outliers, time_limit=self.time_limit)
+        found = robust_k_center(
+            pool, labelled, task.budget, outliers=self.outliers, time_limit=self.time_limit, max_steps=self.max_steps
+        )
         made = task.selection(
             found.indices, informativeness=-found.radius, lam=0.0, method=self.name,
             status=found.status, objective=found.radius, bound=found.lower,

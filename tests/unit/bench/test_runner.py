@@ -75,6 +75,15 @@ def test_the_tables_hold_what_the_folder_holds(tiny: Experiment, finished: Store
     assert parse_experiment((finished.folder / "experiment.toml").read_text(), "kept") == tiny
 
 
+def test_the_names_of_the_classes_and_the_status_of_every_batch_are_kept(tiny: Experiment, finished: Store) -> None:
+    assert finished.class_names() == {"digits": tuple("0123456789")}
+    found: dict[str, set[str]] = {}
+    for row in read_rows(finished.folder / "results.csv"):
+        found.setdefault(row.method if row.cycle < tiny.cycles else "last", set()).add(row.status)
+    assert found.pop("entropy-cb") <= {"optimal", "within gap", "best found"}
+    assert found == {"random": {"optimal"}, "entropy": {"optimal"}, "kcenter-cb": {"greedy"}, "last": {""}}
+
+
 def test_cycle_0_is_the_same_for_all_strategies_of_a_seed(tiny: Experiment, finished: Store) -> None:
     first = [row for row in collect(tiny, finished) if row.cycle == 0]
     assert len({(row.seed, row.accuracy, row.counts, row.recalls) for row in first}) == 2

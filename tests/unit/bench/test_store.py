@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tailwise.bench.config import parse_experiment
 from tailwise.bench.results import Row
-from tailwise.bench.store import Cycle, Store, read_rows, write_rows
+from tailwise.bench.store import Cycle, Store, is_whole, read_rows, write_rows
 from tailwise.bench.trials import Trial, trials_of
 from tailwise.errors import BadFile
 
@@ -28,9 +29,9 @@ TRIAL: Trial = next(
 
 def row(cycle: int, *, picks: int = 2, left: int = 10) -> Row:
     return Row(
-        "mine", "digits", "step 0.1", 0.1, "linear", "entropy", "0", 0, cycle, 20 + 2 * cycle, 0.1, 0.5, 0.4, math.nan,
-        0.25, (0.5, math.nan), (10, 10), (left, 0), picks, 0.0, math.nan, 1.5, 0.1, 0.2, (1.25, 0.75), (1, 1), 1.0,
-        0.1, 0.2, 0.3, "0",
+        "mine", "digits", "step 0.1", 0.1, "linear", "entropy", "0", 0, cycle, 20 + 2 * cycle, 0.1, 0.5, 0.55, 0.4,
+        math.nan, 0.25, (0.5, math.nan), (10, 10), (left, 0), picks, 0.0, math.nan, 1.5, 0.1, 0.2, (1.25, 0.75), (1, 1),
+        1.0, 0.1, 0.2, 0.3, "0", "within gap",
     )  # fmt: skip
 
 
@@ -90,11 +91,44 @@ def test_an_exhausted_pool_ends_a_trial_early(tmp_path: Path) -> None:
     assert store.is_complete(TRIAL)
 
 
-@pytest.mark.parametrize("name", ["results.csv"])
-def test_rows_survive_a_table(tmp_path: Path, name: str) -> None:
+def test_rows_survive_a_table(tmp_path: Path) -> None:
     rows = [row(0), row(1, picks=0)]
-    write_rows(rows, tmp_path / name)
-    assert all(same(first, second) for first, second in zip(read_rows(tmp_path / name), rows, strict=True))
+    write_rows(rows, tmp_path / "results.csv")
+    assert all(same(first, second) for first, second in zip(read_rows(tmp_path / "results.csv"), rows, strict=True))
+
+
+def test_results_from_before_there_was_a_status_are_still_read(store: Store) -> None:
+    for path in store.trial(TRIAL).glob("*.json"):
+        content = json.loads(path.read_bytes())
+        del content["row"]["status"]
+        path.write_text(json.dumps(content))
+    found = [one.row for one in store.cycles(TRIAL)]
+    assert [(one.cycle, one.status) for one in found] == [(0, ""), (1, ""), (2, "")]
+    write_rows(found, store.folder / "results.csv")
+    lines = (store.folder / "results.csv").read_text().splitlines()
+    (store.folder / "old.csv").write_text("\n".join(line.rpartition(",")[0] for line in lines))
+    assert all(same(first, second) for first, second in zip(read_rows(store.folder / "old.csv"), found, strict=True))
+
+
+def test_a_trial_is_whole_with_its_last_cycle_or_without_a_pool() -> None:
+    assert not is_whole(TRIAL, [])
+    assert not is_whole(TRIAL, [cycle(0), cycle(1)])
+    assert is_whole(TRIAL, [cycle(0), cycle(1), cycle(2, picks=0)])
+    assert is_whole(TRIAL, [cycle(0), cycle(1, left=0)])
+
+
+def test_class_names_are_kept_by_pool_whatever_they_are_written_in(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.class_names() == {}
+    store.keep_class_names("zoo", ("Bär", "猫", 'a "b"'))
+    store.keep_class_names("digits", ["0", "1"])
+    assert store.class_names() == {"zoo": ("Bär", "猫", 'a "b"'), "digits": ("0", "1")}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"zoo": 3}', b"\xff"])
+def test_damaged_class_names_leave_the_classes_without_names(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "classes.json").write_bytes(damage)
+    assert Store(tmp_path).class_names() == {}
 
 
 def test_a_parquet_table_holds_the_same(tmp_path: Path) -> None:

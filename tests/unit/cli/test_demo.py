@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import csv
+import re
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +35,16 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadFile, match="cannot make the folder"):
         run_demo(tmp_path / "file" / "demo", "0", quiet=True)
+
+
+@pytest.mark.slow
+def test_make_demo_takes_less_than_two_minutes_on_a_single_core(tmp_path: Path) -> None:
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^demo:.*\n\t@\$\(BIN\)/tailwise demo$", makefile, re.MULTILINE)  # what is timed is what it runs
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-m", "tailwise", "demo"], cwd=tmp_path, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tailwise-demo" / "report.html").is_file()
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime  # other work on the machine apart
+    assert seconds < 120

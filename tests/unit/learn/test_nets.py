@@ -169,7 +169,25 @@ def test_answers_are_distributions_and_the_embedding_explains_them(model: ResNet
 def test_answers_do_not_depend_on_the_batch(model: ResNetModel) -> None:
     small = ResNetModel(model.learner, model.net, model.channels, batch=3)
     np.testing.assert_allclose(small.predict_proba(images(10)), model.predict_proba(images(10)), atol=1e-6)
+    np.testing.assert_allclose(small.embed(images(10)), model.embed(images(10)), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(small.mc_proba(images(10), 3, 5), model.mc_proba(images(10), 3, 5), atol=1e-6)
+
+
+def test_answers_are_those_of_the_net_about_clean_images_whatever_it_was_trained_on() -> None:
+    data, labels = images(20), np.arange(20) % 3
+    for augmentation in ({"padding": 4, "flip": True}, {"padding": 0, "flip": False}):
+        model = ResNet10(**TINY | augmentation).fit(data, labels, classes=3, seed=1)
+        with torch.no_grad():
+            features = model.net.features(normalise(torch.from_numpy(data), model.channels))
+            proba = torch.softmax(model.net.fc(features), dim=1)
+        np.testing.assert_allclose(model.embed(data), features.numpy(), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(model.predict_proba(data), proba.numpy(), atol=1e-6)
+
+
+def test_no_images_have_no_answers(model: ResNetModel) -> None:
+    assert model.predict_proba(images(0)).shape == (0, 4)
+    assert model.embed(images(0)).shape == (0, model.net.config.features)
+    assert model.mc_proba(images(0), 3, seed=0).shape == (3, 0, 4)
 
 
 def test_asking_changes_no_bit_of_the_model_and_no_global_random_state(model: ResNetModel) -> None:
@@ -257,3 +275,21 @@ def test_features_and_floats_are_refused_as_images(model: ResNetModel) -> None:
         ResNet10(**TINY).fit(np.zeros((5, 8)), np.zeros(5, np.int64), classes=2, seed=0)
     with pytest.raises(BadInput, match="must be uint8"):
         model.predict_proba(np.zeros((2, 8, 8, 3)))
+
+
+@pytest.mark.parametrize(("spoilt", "what"), [("fc.weight", "probabilities"), ("bn1.weight", "embeddings")])
+def test_answers_that_are_no_numbers_are_an_error_that_says_what_to_do(
+    model: ResNetModel, spoilt: str, what: str
+) -> None:
+    net = ResNet(model.net.config).eval()
+    net.load_state_dict(model.net.state_dict())
+    torch.nn.init.constant_(net.get_parameter(spoilt), 3e38)
+    bad = ResNetModel(model.learner, net, model.channels)
+    says = "that are no numbers for 6 of 6 images: .* lower lr, train for more epochs, or label more images"
+    with pytest.raises(BadInput, match=f"this resnet10 gives probabilities {says}"):
+        bad.predict_proba(images(6))
+    with pytest.raises(BadInput, match=f"this resnet10 gives probabilities {says}"):
+        bad.mc_proba(images(6), 3, seed=0)
+    if what == "embeddings":
+        with pytest.raises(BadInput, match=f"this resnet10 gives embeddings {says}"):
+            bad.embed(images(6))

@@ -14,11 +14,12 @@ import torch
 from torch.nn import functional
 
 from tailwise.errors import BadInput
+from tailwise.learn import training
 from tailwise.learn.augment import crop_and_flip, measure_channels, normalise
 from tailwise.learn.nets import ResNet, ResNetConfig
-from tailwise.learn.resnet_learner import ResNet10
+from tailwise.learn.resnet_learner import ResNet10, ResNet101
 from tailwise.learn.seeded import AUGMENT, generator
-from tailwise.learn.training import Lesson, Recipe, class_weights, epoch_batches, train
+from tailwise.learn.training import Lesson, Recipe, class_weights, epoch_batches, even_batches, train
 
 RECIPE = Recipe(epochs=4, lr=0.05, milestones=(2,), batch=8, padding=1)
 
@@ -62,7 +63,8 @@ def broken_off(folder: Path, in_epoch: int = 3) -> None:
     assert (folder / "model.json").exists()
 
 
-def test_the_loop_is_sgd_with_nesterov_momentum_as_written_in_a_textbook() -> None:
+def test_the_loop_is_sgd_with_nesterov_momentum_as_written_in_a_textbook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "SETTLED", 0)  # the loop alone
     recipe = Recipe(epochs=2, lr=0.1, milestones=(1,), batch=4, padding=1, weight_decay=0.01)
     data, net, ours = lesson(10), fresh(dropout=0.0), fresh(dropout=0.0)
     train(ours, data, recipe, seed=3)
@@ -263,3 +265,57 @@ def test_balanced_weights_give_every_class_seen_the_same_say() -> None:
 def test_a_training_that_diverges_says_so() -> None:
     with pytest.raises(BadInput, match=r"the loss became (nan|inf) in epoch .* lower lr \(1e\+30\)"):
         train(fresh(), lesson(), Recipe(epochs=3, lr=1e30, batch=8, padding=0), seed=0)
+
+
+def test_a_last_step_into_nowhere_is_noticed_though_its_loss_was_finite() -> None:
+    with pytest.raises(BadInput, match=r"ended in weights that are no numbers; lower lr \(1e\+38\), or label more"):
+        train(fresh(), lesson(8), Recipe(epochs=1, lr=1e38, batch=8, padding=0), seed=0)
+
+
+def test_after_few_steps_batch_norm_knows_the_clean_images_under_the_last_weights() -> None:
+    data, net = lesson(15), fresh(dropout=0.0)  # 15 images make one batch of 8 and more
+    train(net, data, RECIPE, seed=3)
+    entered: dict[str, torch.Tensor] = {}
+    copy = fresh(dropout=0.0)
+    copy.load_state_dict(net.state_dict())
+    norms = {name: module for name, module in copy.named_modules() if isinstance(module, torch.nn.BatchNorm2d)}
+    for name, module in norms.items():
+        module.register_forward_pre_hook(lambda _module, given, name=name: entered.setdefault(name, given[0].clone()))
+    copy.train()
+    copy(normalise(torch.from_numpy(data.inputs), data.channels))
+    for name in norms:
+        values = entered[name].transpose(0, 1).flatten(1)  # (channels, images · places)
+        trained_norm = net.get_submodule(name)
+        torch.testing.assert_close(trained_norm.running_mean, values.mean(dim=1), rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(trained_norm.running_var, values.var(dim=1), rtol=1e-3, atol=1e-5)
+        assert trained_norm.momentum == 0.1
+
+
+def test_after_many_steps_the_running_averages_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {}
+    for settled in (0, 12, 13):  # the recipe makes 12 steps
+        monkeypatch.setattr(training, "SETTLED", settled)
+        made[settled] = trained()
+    assert same(made[0], made[12])
+    assert not same(made[12], made[13])
+    weights = zip(made[12].parameters(), made[13].parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in weights)
+
+
+@pytest.mark.parametrize(("count", "batch"), [(4, 8), (9, 4), (11, 4), (3, 2), (513, 256)])
+def test_norms_are_measured_on_every_image_once_in_batches_of_nearly_one_size(count: int, batch: int) -> None:
+    sizes = [len(indices) for indices in even_batches(count, batch, seed=1)]
+    assert sorted(np.concatenate(even_batches(count, batch, seed=1)).tolist()) == list(range(count))
+    assert max(sizes) - min(sizes) <= 1
+    assert min(batch, count) <= min(sizes) <= max(sizes) < 2 * batch
+
+
+@pytest.mark.parametrize(("count", "epochs"), [(4, 1), (5, 2), (17, 1)])
+def test_a_hundred_layers_give_sensible_answers_after_a_step_or_two(count: int, epochs: int) -> None:
+    learner = ResNet101(
+        epochs=epochs, milestones=(), batch=16, width=8, padding=1, stem="3x3", weights="", device="cpu"
+    )
+    data, others = lesson(count), lesson(40, seed=1)
+    model = learner.fit(data.inputs, data.labels, classes=3, seed=0)
+    assert np.abs(model.embed(others.inputs)).max() < 1e6  # 1e18 and more, or NaN, by running averages
+    assert np.isfinite(model.predict_proba(others.inputs)).all()

@@ -312,6 +312,51 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert split.radius == pytest.approx(whole.radius, rel=1e-12)
 
 
+# Steps: a limit that no clock has a part in.
+
+
+@pytest.mark.parametrize(("labels", "outliers"), [(0, 0), (10, 2)])
+def test_a_step_limit_keeps_the_bounds_honest_and_more_steps_do_no_harm(labels: int, outliers: int) -> None:
+    pool, labelled = clusters(0, 200, 4), clusters(1, labels, 4)
+    limits = (0, 1, 30, 300, 3_000, 100_000)
+    found = [robust_k_center(pool, labelled, 10, outliers=outliers, max_steps=steps) for steps in limits]
+    free = robust_k_center(pool, labelled, 10, outliers=outliers)
+    for one in found:
+        assert_consistent(one, pool, labelled, 10, outliers)
+        assert one.status in ("best found", "optimal")
+        assert one.lower <= free.radius * (1 + 1e-9)
+    assert sorted(found[0].indices.tolist()) == sorted(naive_farthest_first(pool, labelled, 10))
+    assert found[0].status == "best found"
+    assert found[-1].indices.tolist() == free.indices.tolist()
+    assert found[-1].status == free.status == "optimal"
+    assert found[-1].radius < found[0].radius
+
+
+def test_the_search_ends_with_its_steps() -> None:
+    pool = np.random.default_rng(0).normal(size=(1500, 16))
+    search = coreset._greedy_start(coreset._Problem.checked(pool, np.empty((0, 16)), 75, 0), np.inf)
+    search.steps = 500
+    coreset._refine(search, 20_000_000, 200)
+    assert search.steps == 0  # HiGHS stops at the iteration that was the last
+
+
+def test_a_step_limit_gives_the_same_picks_on_a_machine_that_crawls(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, labelled = clusters(0, 150, 4), clusters(1, 10, 4)
+    quick = robust_k_center(pool, labelled, 10, outliers=2, max_steps=400)
+    hurried = robust_k_center(pool, labelled, 10, outliers=2, time_limit=60.0)
+    ticks = itertools.count(0.0, 1e4)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))  # hours between any two looks at the clock
+    slow = robust_k_center(pool, labelled, 10, outliers=2, max_steps=400)
+    assert slow.indices.tolist() == quick.indices.tolist()
+    assert (slow.radius, slow.lower, slow.status) == (quick.radius, quick.lower, quick.status)
+    assert robust_k_center(pool, labelled, 10, outliers=2, time_limit=60.0).radius > hurried.radius  # as for time
+
+
+def test_a_negative_step_limit_is_refused() -> None:
+    with pytest.raises(BadInput, match="max_steps is -1; give 0 or more"):
+        robust_k_center(np.ones((3, 2)), NO_LABELS, 1, max_steps=-1)
+
+
 # The parts.
 
 
