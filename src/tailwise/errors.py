@@ -4,6 +4,7 @@
     ├── BadInput (ValueError)            an array, a file or a number is not what it must be
     │   ├── BadProbabilities             rows that are no distributions; the message names them
     │   └── BadFile                      a file that is missing, damaged or of the wrong kind
+    │       └── LedgerFault              a campaign's own ledger: damaged, or on a disk that is full or read-only
     ├── PoolExhausted (ValueError)       more picks asked for than there are images
     ├── TargetUnreachable (ValueError)   a wish that no batch from this pool can meet
     ├── UnknownName (KeyError)           a name that is not in a registry
@@ -32,6 +33,10 @@ class BadProbabilities(BadInput):
 
 class BadFile(BadInput):
     """A file that is missing, damaged or of the wrong kind."""
+
+
+class LedgerFault(BadFile):
+    """A campaign's own ledger is damaged, or its disk is full or read-only: nobody's answer is wrong."""
 
 
 class PoolExhausted(TailwiseError, ValueError):

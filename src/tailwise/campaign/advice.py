@@ -254,8 +254,8 @@ def _reach(facts: Facts) -> list[Evidence]:
         return []
     names = list(facts.unreachable)
     text = (
-        f"The pool seems short of {_named(names)}: the last round could not reach the number wanted; more rounds "
-        "will not help there, more images would."
+        f"By the model's probabilities the pool is short of {_named(names)}: the last round could not reach the number "
+        "wanted there; more images would help more than more rounds."
     )
     return [Evidence("reach", "unclear", text, {"classes": float(len(names))})]
 

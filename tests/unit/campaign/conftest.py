@@ -16,6 +16,7 @@ from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.classes import add_classes, find_class
 from tailwise.campaign.ledger import LEDGER_FILE, Ledger
 from tailwise.campaign.rounds import current_round, round_picks
+from tailwise.learn.feature_cache import FeatureCache
 
 IMAGES = 12
 
@@ -96,14 +97,27 @@ def draw(cls: int, rng: np.random.Generator, noise: float) -> Image.Image:
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
+def keep_features(studio: Studio, spread: float, rng: np.random.Generator) -> None:
+    """Put features into the campaign's cache that say the class, more or less."""
+    rows = studio.ledger.read("SELECT id, sha256 FROM image ORDER BY id")
+    places = np.array([studio.truth(row["id"]) for row in rows])
+    features = np.eye(12)[places % 12] + spread * rng.normal(size=(len(rows), 12))
+    keys = [bytes.fromhex(row["sha256"])[:16] for row in rows]
+    FeatureCache(studio.ledger.folder / "features" / "simple-1").add(keys, features.astype(np.float32))
+
+
 @pytest.fixture
 def make_studio(tmp_path: Path) -> Iterator[Callable[..., Studio]]:
-    """Call it with how many pictures there are of each class, by name; `also` names classes without pictures."""
+    """Call it with how many pictures there are of each class, by name; `also` names classes without pictures.
+
+    With `spread` the features are not made of the pixels: they are few, and lie so far around the centre of a class.
+    """
     made: list[Studio] = []
 
     def make(
-        counts: dict[str, int], *, also: Sequence[str] = (), seed: int = 0, noise: float = 10.0, **settings: object
-    ) -> Studio:
+        counts: dict[str, int], *, also: Sequence[str] = (), seed: int = 0, noise: float = 10.0,
+        spread: float | None = None, **settings: object,
+    ) -> Studio:  # fmt: skip
         rng, photos = np.random.default_rng(seed), tmp_path / "photos"
         photos.mkdir()
         for cls, (name, count) in enumerate(counts.items()):
@@ -113,6 +127,8 @@ def make_studio(tmp_path: Path) -> Iterator[Callable[..., Studio]]:
         made.append(
             Studio(Campaign.create(home, photos, [*counts, *also], **{"backbone": "simple"} | settings), photos)
         )
+        if spread is not None:
+            keep_features(made[-1], spread, rng)
         return made[-1]
 
     yield make

@@ -105,7 +105,7 @@ def test_a_class_with_few_labels_speaks_for_a_round_unless_the_pool_is_short_of_
     assert judge(facts(**rare)).worth_it == "yes"
     short = judge(facts(**rare, unreachable=("wren",)))
     assert short.worth_it == "no"
-    assert "short of wren" in evidence(short, "reach").text
+    assert "the pool is short of wren" in evidence(short, "reach").text
     assert judge(facts(**rare | {"rounds": 6})).worth_it == "no"
 
 
@@ -163,7 +163,7 @@ def test_many_classes_are_named_in_short() -> None:
 
 
 def test_a_campaign_is_measured_from_its_first_label_to_its_last_image(make_studio: MakeStudio) -> None:
-    studio = make_studio({"a": 30, "b": 30}, noise=60, budget=12)
+    studio = make_studio({"a": 30, "b": 30}, spread=0.6, budget=12)
     assert advise(studio.campaign).worth_it == "yes"  # nothing is labelled
     for _ in range(3):
         next_round(studio.campaign)

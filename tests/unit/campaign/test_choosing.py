@@ -18,13 +18,20 @@ import numpy as np
 import pytest
 
 from tailwise.campaign.answers import Answer, record, settle
-from tailwise.campaign.choosing import candidate_images, next_round, pending_answers
+from tailwise.campaign.choosing import (
+    UNBELIEVABLE,
+    candidate_images,
+    next_round,
+    pending_answers,
+    prior_is_believable,
+)
 from tailwise.campaign.cold import choose_cold
 from tailwise.campaign.features import embed
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import fault_of, predict
 from tailwise.campaign.rounds import current_round, find_model, list_models, list_rounds, round_picks
 from tailwise.errors import BadInput, PoolExhausted, UnknownName
+from tailwise.learn.calibrated import Calibration
 
 MakeStudio = Callable[..., Any]
 FIVE = {"a": 40, "b": 40, "c": 30, "d": 8, "e": 8}
@@ -88,6 +95,23 @@ def test_guesses_are_the_models_own_and_add_up_to_the_expected_counts(make_studi
     assert [pick.predicted for pick in made.picks] == best.tolist()
     np.testing.assert_allclose([pick.confidence for pick in made.picks], sure, rtol=1e-5)
     np.testing.assert_allclose(said.proba.sum(axis=0), made.expected_counts, rtol=1e-4)
+
+
+def test_class_shares_that_run_away_are_not_believed(make_studio: MakeStudio, monkeypatch: pytest.MonkeyPatch) -> None:
+    proba = np.array([[0.7, 0.3], [0.4, 0.6]])
+    for prior, believed in (([0.55, 0.45], True), ([0.74, 0.26], True), ([0.76, 0.24], False), ([0.0, 1.0], False)):
+        found = Calibration("prior", trained=np.array([0.5, 0.5]), prior=np.array(prior))
+        assert prior_is_believable(found, proba) == believed
+    assert prior_is_believable(Calibration(), proba)
+    studio = started(make_studio, calibration="both")
+    believed = next_round(studio.campaign, 12, dry_run=True)
+    assert UNBELIEVABLE not in believed.notes
+    monkeypatch.setattr("tailwise.campaign.choosing.FARTHEST_PRIOR", -1.0)
+    safe = next_round(studio.campaign, 12, dry_run=True)
+    studio.campaign.configure(calibration="temperature")
+    plain = next_round(studio.campaign, 12, dry_run=True)
+    assert UNBELIEVABLE in safe.notes
+    assert safe.picks == plain.picks != believed.picks
 
 
 def test_rounds_become_balanced_where_the_pool_is_not(make_studio: MakeStudio) -> None:

@@ -30,7 +30,7 @@ MakeStudio = Callable[..., Any]
 
 
 def lived(make_studio: MakeStudio, rounds: int = 3) -> Any:  # noqa: ANN401 - a Studio
-    studio = make_studio({"a": 30, "b": 30, "c": 20, "d": 6}, noise=90)
+    studio = make_studio({"a": 30, "b": 30, "c": 20, "d": 6}, spread=0.8)
     studio.say([1, 2, 31, 32])
     for _ in range(rounds):
         next_round(studio.campaign, 10)

@@ -108,7 +108,9 @@ def test_predictions_are_calibrated_probabilities_in_the_order_asked_for(make_st
     assert said.images.tolist() == [50, 3, 17]
     np.testing.assert_allclose(said.proba.sum(axis=1), 1, rtol=1e-5)
     one = predict(studio.ledger, np.array([17]))
-    np.testing.assert_allclose(one.proba[0], said.proba[2], rtol=1e-5, atol=1e-7)  # the prior is the pool's, not this image's
+    np.testing.assert_allclose(
+        one.proba[0], said.proba[2], rtol=1e-5, atol=1e-7
+    )  # the prior is the pool's, not this image's
     ids, sure = said.best()
     assert set(ids.tolist()) <= {1, 2, 3}
     np.testing.assert_allclose(sure, said.proba.max(axis=1))

@@ -1,0 +1,352 @@
+"""The report of a campaign: a campaign in; one HTML page that needs nothing else, its figures and its tables out.
+
+The page follows the reader's light or dark ground. Files are whole or absent, and the page is written last.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._version import __version__
+from ..campaign.agreement import Agreement
+from ..campaign.ledger import Ledger, now
+from ..campaign.past import HasLedger, ledger_of
+from ..errors import BadFile
+from ..files import write_whole
+from ..types import Progress, unheard
+from .campaign_story import RoundStory, Story, read_story, stamp
+from .experiment import FIGURE_KINDS, write_table
+from .grid import DASH, Cell, Grid, html, number
+from .names import strategy_shown
+from .page import CSS
+
+if TYPE_CHECKING:
+    from .campaign_figures import Plate
+
+FOLDER = "report"
+VERDICTS = {"yes": "Yes", "no": "No", "unclear": "Unclear"}
+MORE_CSS = """
+figure img { background: var(--ground); }
+.verdict { border: 1px solid var(--rule); border-left: 6px solid var(--soft); border-radius: 6px;
+  background: var(--wash); padding: .8rem 1.1rem; margin: 1.4rem 0; }
+.verdict.yes { border-left-color: var(--blue); } .verdict.no { border-left-color: #009e73; }
+.verdict h2 { border: 0; margin: 0; padding: 0; font-size: 1.1rem; }
+.numbers { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .6rem; margin: 1.4rem 0; }
+.numbers div { background: var(--wash); border: 1px solid var(--rule); border-radius: 6px; padding: .6rem .9rem; }
+.numbers b { display: block; font-size: 1.5rem; line-height: 1.2; font-variant-numeric: tabular-nums; }
+.numbers span { color: var(--soft); font-size: .84rem; }
+td:not(.n) { white-space: normal; max-width: 24rem; overflow-wrap: break-word; }
+""".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure on both grounds."""
+
+    title: str
+    caption: str
+    light: bytes
+    dark: bytes
+
+
+def write_campaign_report(
+    campaign: HasLedger | Ledger, folder: str | Path | None = None, *, at: int | None = None, report: Progress = unheard
+) -> Path:
+    """Write report.html, figures/ and tables/ into a folder, or into the campaign's own; gives the path of the page.
+
+    `at` is the moment that the page names, in microseconds since 1970; the same campaign at the same moment gives the
+    same bytes.
+    """
+    ledger = ledger_of(campaign)
+    where = ledger.folder / FOLDER if folder is None else Path(folder)
+    _make(where, where / "figures", where / "tables")
+    story = read_story(ledger, at=now() if at is None else at, report=report)
+    grids = story_grids(story)
+    for grid in grids:
+        write_table(grid, where / "tables")
+    report(1.0, "drawing")
+    from .campaign_figures import campaign_plates  # matplotlib loads here, when it is used
+
+    drawn = [_write_plate(plate, where / "figures") for plate in campaign_plates(story)]
+    write_whole(where / "report.html", render_campaign(story, grids, drawn).encode())
+    return where / "report.html"
+
+
+def render_campaign(story: Story, grids: Sequence[Grid], drawn: Sequence[Drawn]) -> str:
+    """The whole page; all text is escaped."""
+    figures = {one.title: _figure(one) for one in drawn}
+    tables = {grid.name: html(grid) for grid in grids}
+    sections: list[tuple[str, str, list[str | None]]] = [
+        ("curve", "How good is the model?", [figures.get("Learning curve"), tables.get("learning-curve")]),
+        ("balance", "How balanced are the labels?", [figures.get("Labels by class and round"), tables.get("classes")]),
+        ("rounds", "What did each round bring?", [figures.get("Expected and realised counts"), tables.get("rounds"),
+                                                  tables.get("certificates")]),
+        ("confusion", "What is taken for what?", [figures.get("Which classes are taken for which")]),
+        ("people", "Who labelled, and do they agree?", [_agreement(story), tables.get("people"), tables.get("pairs")]),
+        ("made", "How it was made", [_made(story)]),
+    ]  # fmt: skip
+    shown = [(key, name, [part for part in parts if part]) for key, name, parts in sections]
+    links = "".join(f'<a href="#{key}">{name}</a>' for key, name, parts in shown if parts)
+    bodies = "\n".join(
+        f'<section id="{key}"><h2>{name}</h2>\n{chr(10).join(parts)}\n</section>' for key, name, parts in shown if parts
+    )
+    title = escape(story.name)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>\n{CSS}\n{MORE_CSS}\n</style>\n</head>\n<body>\n<main>\n"
+        f'<h1>{title}</h1>\n<p class="lead">Labelling campaign, as of {stamp(story.at)}</p>\n'
+        f"{_numbers(story)}\n{_verdict(story)}\n<nav>{links}</nav>\n{bodies}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def story_grids(story: Story) -> list[Grid]:
+    """The tables that this story has rows for."""
+    grids = [_curve_grid(story), _class_grid(story), _round_grid(story), _certificate_grid(story), _people_grid(story),
+             _pair_grid(story)]  # fmt: skip
+    return [grid for grid in grids if grid.body]
+
+
+def _numbers(story: Story) -> str:
+    status = story.status
+    level = story.curve.points[-1].balanced_accuracy if story.curve is not None and story.curve.points else None
+    tiles = [
+        (f"{status.labelled:,}", f"of {status.usable:,} images labelled"),
+        (f"{len(story.rounds)}", "round" if len(story.rounds) == 1 else "rounds"),
+        (f"{len(story.people)}", "person" if len(story.people) == 1 else "people"),
+        (DASH if level is None else f"{100 * level.value:.0f} %", "balanced accuracy"),
+        (f"{status.conflicts:,}", "open conflict" if status.conflicts == 1 else "open conflicts"),
+    ]
+    return (
+        '<div class="numbers">'
+        + "".join(f"<div><b>{big}</b><span>{small}</span></div>" for big, small in tiles)
+        + "</div>"
+    )
+
+
+def _verdict(story: Story) -> str:
+    advice = story.advice
+    points = "".join(f"<li>{escape(one.text)}</li>" for one in advice.evidence)
+    return (
+        f'<div class="verdict {advice.worth_it}"><h2>Is another round worth it? {VERDICTS[advice.worth_it]}</h2>'
+        f"<p>{escape(advice.because)}</p>{f'<ul>{points}</ul>' if points else ''}</div>"
+    )
+
+
+def _figure(one: Drawn) -> str:
+    light, dark = (base64.b64encode(png).decode() for png in (one.light, one.dark))
+    title = escape(one.title)
+    return (
+        '<figure><picture><source media="screen and (prefers-color-scheme: dark)" '
+        f'srcset="data:image/png;base64,{dark}"><img alt="{title}" src="data:image/png;base64,{light}"></picture>'
+        f"<figcaption><strong>{title}.</strong> {escape(one.caption)}</figcaption></figure>"
+    )
+
+
+def _agreement(story: Story) -> str:
+    alpha = story.agreement.alpha
+    if not story.people:
+        return "<p>Nobody has answered yet.</p>"
+    if alpha.value is None:
+        return f"<p>Agreement between people cannot be measured: {escape(alpha.reason)}.</p>"
+    return (
+        f"<p>Krippendorff's alpha is <strong>{number(alpha.value)}</strong> on "
+        f"{_plural(alpha.images, 'shared image')}, where people gave the same answer in "
+        f"{100 * (alpha.same or 0):.0f} % of comparisons. 1 is full agreement, "
+        "0 is chance; below 0.67 no firm conclusions should be drawn, from 0.80 on labels count as reliable.</p>"
+    )
+
+
+def _made(story: Story) -> str:
+    status = story.status
+    facts = {
+        "Campaign": f"{story.name} ({story.key[:12]})",
+        "Created": stamp(story.created),
+        "Report": stamp(story.at),
+        "Images": f"{status.images:,}: {status.usable:,} usable, {status.duplicates:,} duplicates, "
+        f"{status.quarantined:,} in quarantine",
+        "Answers": f"{status.labelled:,} images labelled, {status.other:,} of no class, {status.skipped:,} skipped, "
+        f"{status.conflicts:,} open conflicts",
+        "Measured with": DASH if story.curve is None else f"{story.curve.learner} on {story.curve.backbone} features",
+        "Settings": ", ".join(f"{name} {value!r}" for name, value in asdict(story.settings).items() if name != "name"),
+        "Version": f"tailwise {__version__}",
+    }
+    return "<dl>" + "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in facts.items()) + "</dl>"
+
+
+def _curve_grid(story: Story) -> Grid:
+    points = story.curve.points if story.curve is not None else ()
+    body, records = [], []
+    for point in points:
+        levels = [point.accuracy, point.balanced_accuracy]
+        shown = [DASH if one is None else f"{100 * one.value:.1f} ± {100 * one.error:.1f}" for one in levels]
+        guesses = f"{point.right} of {point.guessed}" if point.guessed else DASH
+        name = "before the rounds" if point.round_id == 0 else f"round {point.round_id}"
+        body.append(_cells(name, f"{point.labels:,}", str(point.classes_seen), *shown, guesses))
+        values = [math.nan if one is None else part for one in levels for part in _parts(one)]
+        records.append((point.round_id, point.labels, point.classes_seen, *values, point.guessed, point.right))
+    return Grid(
+        "learning-curve", "The model after each round", ("after", "labels", "classes", "accuracy (%)",
+        "balanced (%)", "guesses right"), tuple(body),
+        ("± is one standard error. Guesses: of the images of the round that had a guess before anybody looked.",),
+        ("round", "labels", "classes", "accuracy", "accuracy_error", "balanced_accuracy", "balanced_accuracy_error",
+         "guessed", "right"), tuple(records), words=1,
+    )  # fmt: skip
+
+
+def _parts(one: object) -> tuple[float, float]:
+    return (getattr(one, "value", math.nan), getattr(one, "error", math.nan))
+
+
+def _class_grid(story: Story) -> Grid:
+    recalls = story.curve.recalls() if story.curve is not None else [math.nan] * len(story.classes)
+    last = next((one for one in reversed(story.rounds) if one.expected is not None), None)
+    total = max(int(story.counts.sum()), 1)
+    body, records = [], []
+    for place, (klass, count) in enumerate(zip(story.classes, story.counts.tolist(), strict=True)):
+        recall = float(recalls[place])
+        target = math.nan if last is None or last.target is None else float(last.target[place])
+        shown = (f"{count:,}", f"{100 * count / total:.0f}", number(100 * recall, 0), number(target, 1))
+        body.append(_cells(str(place + 1), klass.name, *shown))
+        records.append((klass.id, klass.name, count, recall, target))
+    for klass in story.retired:
+        count = story.status.labels.get(klass.id, 0)
+        body.append(_cells(DASH, f"{klass.name} (retired)", f"{count:,}", DASH, DASH, DASH))
+        records.append((klass.id, klass.name, count, math.nan, math.nan))
+    return Grid(
+        "classes", "Classes", ("", "class", "labels", "share (%)", "recognised (%)", "wanted in the last round"),
+        tuple(body), ("Recognised: by cross-validation, after the last round.",),
+        ("class_id", "class", "labels", "recall", "wanted"), tuple(records), words=2,
+    )  # fmt: skip
+
+
+def _round_grid(story: Story) -> Grid:
+    body, records = [], []
+    for one in story.rounds:
+        method = strategy_shown(one.strategy) + (" (cold start)" if one.cold_start else "")
+        shown = (method, stamp(one.opened_at), stamp(one.closed_at), f"{one.done:,} of {one.images:,}")
+        body.append(_cells(f"round {one.id}", *shown))
+        records.append((one.id, one.strategy, one.balance, one.opened_at, one.closed_at or "", one.images, one.done))
+    return Grid(
+        "rounds", "Rounds", ("round", "chosen by", "opened", "closed", "answered"), tuple(body), (),
+        ("round", "strategy", "balance", "opened_at", "closed_at", "images", "answered"), tuple(records), words=4,
+    )  # fmt: skip
+
+
+def _certificate_grid(story: Story) -> Grid:
+    body, records = [], []
+    for one in story.rounds:
+        lam = None if one.cold_start else one.lam
+        values = [math.nan if value is None else value for value in (lam, one.l1, one.seconds)]
+        gap = DASH if one.gap is None else f"{one.gap:.1e}".replace("e-0", "e-").replace("-", "−")
+        gap = "0" if one.gap is not None and one.gap < 1e-12 else gap
+        body.append(
+            _cells(
+                f"round {one.id}", DASH if one.cold_start else one.status, one.balance, number(values[0]),
+                DASH if one.cold_start else gap, DASH if one.cold_start else number(values[1], 1), _off(one),
+                number(values[2], 1),
+            )
+        )  # fmt: skip
+        records.append((one.id, one.status, one.balance, *values, math.nan if one.gap is None else one.gap))
+    last = next((one for one in reversed(story.rounds) if one.unreachable), None)
+    note = (
+        "Gap: how far, at most, the choice is from the best possible one. Distance: of the expected counts from the "
+        "target, and of the realised from the expected ones, in images."
+    )
+    return Grid(
+        "certificates", "Certificate of each choice", ("round", "status", "balance", "λ", "gap", "distance to target",
+        "realised off by", "seconds"), tuple(body), (note, *_short_of(last)),
+        ("round", "status", "balance", "lam", "l1", "seconds", "gap"), tuple(records), words=3,
+    )  # fmt: skip
+
+
+def _short_of(one: RoundStory | None, most: int = 6) -> list[str]:
+    """Which classes a round could not reach, in a sentence; none where there is no such round."""
+    if one is None:
+        return []
+    parts = [f"{name} {reachable:.1f} of {wanted:.1f}" for name, wanted, reachable in one.unreachable[:most]]
+    more = f" and {len(one.unreachable) - most} more" if len(one.unreachable) > most else ""
+    return [
+        f"In round {one.id} the pool was short, by the model's probabilities: it could reach {', '.join(parts)}{more}."
+    ]
+
+
+def _off(one: RoundStory) -> str:
+    """Images that turned out to be of another class than expected."""
+    if one.expected is None or not one.realised.any():
+        return DASH
+    return number(float(abs(one.expected - one.realised).sum() / 2), 1)
+
+
+def _people_grid(story: Story) -> Grid:
+    body = tuple(
+        _cells(one.name, f"{one.labels:,}", f"{one.other:,}", f"{one.skips:,}", number(one.seconds or math.nan, 1),
+               stamp(one.first), stamp(one.last))
+        for one in story.people
+    )  # fmt: skip
+    records = tuple(
+        (one.name, one.labels, one.other, one.skips, math.nan if one.seconds is None else one.seconds, one.first,
+         one.last)
+        for one in story.people
+    )  # fmt: skip
+    header = ("person", "labels", "of no class", "skipped", "seconds each", "first answer", "last answer")
+    columns = ("person", "labels", "other", "skips", "median_seconds", "first", "last")
+    return Grid("people", "People", header, body, (), columns, records, words=1)
+
+
+def _pair_grid(story: Story) -> Grid:
+    body = tuple(
+        _cells(pair.first, pair.second, f"{pair.kappa.images:,}", _same(pair.kappa), _kappa(pair.kappa))
+        for pair in story.agreement.pairs
+    )
+    records = tuple(
+        (pair.first, pair.second, pair.kappa.images, pair.kappa.same if pair.kappa.same is not None else math.nan,
+         pair.kappa.value if pair.kappa.value is not None else math.nan)
+        for pair in story.agreement.pairs
+    )  # fmt: skip
+    header = ("person", "and", "shared images", "same answer (%)", "Cohen's kappa")
+    return Grid(
+        "pairs", "Agreement by pairs", header, body, (), ("first", "second", "images", "same", "kappa"), records
+    )
+
+
+def _same(kappa: Agreement) -> str:
+    return DASH if kappa.same is None else f"{100 * kappa.same:.0f}"
+
+
+def _kappa(kappa: Agreement) -> str:
+    return DASH if kappa.value is None else number(kappa.value)
+
+
+def _cells(*texts: str) -> tuple[Cell, ...]:
+    return tuple(Cell(text) for text in texts)
+
+
+def _write_plate(plate: Plate, folder: Path) -> Drawn:
+    """A plate as .png, .svg and .pdf, and for the page on a dark ground too."""
+    from .campaign_figures import DARK, LIGHT
+    from .style import figure_bytes, settle
+
+    figure = settle(plate.draw(LIGHT))
+    made = {kind: figure_bytes(figure, kind) for kind in FIGURE_KINDS}
+    for kind, content in made.items():
+        write_whole(folder / f"{plate.name}.{kind}", content)
+    return Drawn(plate.title, plate.caption, made["png"], figure_bytes(settle(plate.draw(DARK)), "png"))
+
+
+def _make(*folders: Path) -> None:
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadFile(f"cannot make the folder {folder}: {error.strerror or error}") from error
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
