@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)")
 NOT_RUN = re.compile(r"^\s*<!--\s*not run:(?P<reason>.*?)-->\s*$")
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SHELL_SYNTAX = {"|", ">", ">>", "<", "&&", "||", ";", "&"}
 
 
@@ -95,9 +98,27 @@ def run_tailwise(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     return code if isinstance(code, int) else int(code is not None)
 
 
+@pytest.fixture(scope="session")
+def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures of digits, the last five rare, and what somebody has said of some of them."""
+    from sklearn.datasets import load_digits
+
+    folder, digits = tmp_path_factory.mktemp("digits"), load_digits()
+    (folder / "scans").mkdir()
+    said = ["path,label"]
+    for number, (digit, grey) in enumerate(zip(digits.target[:300], digits.images[:300], strict=True)):
+        if digit < 5 or number < 100:
+            Image.fromarray((255 - 15 * grey).astype(np.uint8)).save(folder / f"scans/{number:04d}.png")
+            said += [f"{number:04d}.png,{WORDS[digit]}"] if number % 7 == 0 else []
+    (folder / "scans/broken.png").write_bytes(b"half an imag")
+    (folder / "carl.csv").write_text("\n".join([*said, "absent.png,zero\n"]), encoding="utf-8")
+    return folder
+
+
 @pytest.fixture
-def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, scans: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory but for the small files that the examples speak of."""
+    shutil.copytree(scans, tmp_path, dirs_exist_ok=True)
     rng = np.random.default_rng(0)
     np.save(tmp_path / "proba.npy", rng.dirichlet([4.0, 2.0, 1.0, 0.5, 0.25], size=200))
     (tmp_path / "counts.csv").write_text("class,count\n0,20\n1,12\n2,6\n3,2\n4,0\n", encoding="utf-8")

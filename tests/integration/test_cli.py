@@ -368,6 +368,25 @@ def test_an_experiment_runs_is_counted_and_reported(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("proba")
+def test_a_report_names_the_classes_without_the_pool() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 3
+    features = rng.normal(size=(120, 4)).astype(np.float32) + labels[:, None]
+    names = np.array(["Bär", "Зебра", "cat"])
+    np.savez("zoo.npz", x_train=features, y_train=labels, x_test=features, y_test=labels, class_names=names)
+    Path("zoo.toml").write_text(
+        'name = "zoo"\nbudget = 6\ncycles = 1\nseeds = [0]\npool = { name = "features", path = "zoo.npz" }\n'
+        "imbalance = { factors = [0.3] }\nstart = { initial = 6 }\n"
+        'strategies = [{ name = "random" }, { name = "entropy", balance = [0, 0.5] }]\n'
+    )
+    assert run(["bench", "run", "zoo.toml", "--processes", "1", "--quiet", "--no-report"]) == 0
+    Path("zoo.npz").unlink()
+    assert run(["bench", "report", "zoo.toml"]) == 0
+    figures = [path.read_text(encoding="utf-8") for path in Path("tailwise-runs/zoo/figures").glob("*.svg")]
+    assert any(all(name in figure for name in names.tolist()) for figure in figures)
+
+
+@pytest.mark.usefixtures("proba")
 def test_a_pool_that_cannot_be_read_is_told_once_and_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "run", "cifar10-features", "--data", "absent.npz"]) == 3
     shown = capsys.readouterr()

@@ -10,6 +10,8 @@ import typer
 
 from .._version import __version__
 from .bench_app import bench
+from .campaign_app import campaigns
+from .campaign_data_app import campaign_data
 from .request import Request
 
 HELP = """Pick the images worth labelling next: informative, class-balanced, with a certificate.
@@ -17,6 +19,8 @@ HELP = """Pick the images worth labelling next: informative, class-balanced, wit
 Example:
 
   tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
+
+  tailwise init birds --images photos --classes owl,kite,heron
 
 Exit codes:
 
@@ -30,7 +34,7 @@ Exit codes:
 """
 
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.add_typer(bench, name="bench")
+SELECT, EXPERIMENTS = "Select", "Experiments"
 
 Proba = Annotated[Path, typer.Argument(help="Softmax of the pool, one row per image: .npy or .parquet.")]
 Budget = Annotated[int, typer.Option("--budget", "-b", min=1, help="How many images to pick.")]
@@ -59,7 +63,7 @@ def tailwise(
         raise typer.Exit
 
 
-@app.command()
+@app.command(rich_help_panel=SELECT)
 def select(
     proba: Proba,
     budget: Budget,
@@ -91,7 +95,7 @@ def select(
     commands.select(request, solving, out, commands.Form.of(as_json=as_json, quiet=quiet))
 
 
-@app.command()
+@app.command(rich_help_panel=SELECT)
 def path(
     proba: Proba,
     budget: Budget,
@@ -119,7 +123,7 @@ def path(
     commands.path(request, lams, out, commands.Form.of(as_json=as_json, quiet=quiet))
 
 
-@app.command()
+@app.command(rich_help_panel=SELECT)
 def strategies(as_json: Json = False) -> None:
     """List the strategies and scores, what they need and what can be set.
 
@@ -140,7 +144,11 @@ def strategies(as_json: Json = False) -> None:
     show_strategies()
 
 
-@app.command()
+# Here, so that help shows them before the experiments.
+app.registered_commands += [*campaigns.registered_commands, *campaign_data.registered_commands]
+
+
+@app.command(rich_help_panel=EXPERIMENTS)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the results; made if it is absent.")] = Path("tailwise-demo"),
     seeds: Annotated[str | None, typer.Option(help="Other seeds than 0,1,2.")] = None,
@@ -155,3 +163,6 @@ def demo(
     from .demo import run_demo
 
     run_demo(out, seeds, quiet=quiet)
+
+
+app.add_typer(bench, name="bench", rich_help_panel=EXPERIMENTS)

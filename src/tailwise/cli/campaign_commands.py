@@ -1,0 +1,312 @@
+"""What the commands of campaigns do that go round after round: check, call the library, print in the form asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from ..campaign.campaign import Campaign
+from ..campaign.classes import add_classes, list_classes
+from ..campaign.images import folders_in_use
+from ..campaign.ledger import LEDGER_FILE
+from ..campaign.migrating import back_up
+from ..campaign.names import MOST_CLASS, clean_name
+from ..errors import BadFile, BadInput
+from .campaign_progress import progress_shown
+from .commands import Form
+from .outcome import WrongUsage
+
+if TYPE_CHECKING:
+    from ..campaign.images import Indexed
+    from ..campaign.importing import Imported
+    from ..campaign.state import Status
+    from ..types import Progress
+    from ..web.serve import Serving
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """What `tailwise init` was asked for."""
+
+    folder: Path
+    images: tuple[Path, ...] = ()
+    classes: str | None = None
+    classes_file: Path | None = None
+    labels: Path | None = None
+    backbone: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What came of it."""
+
+    created: bool
+    indexed: tuple[tuple[Path, Indexed], ...]  # by folder
+    classes: tuple[str, ...]  # those in use
+    new_classes: tuple[str, ...]
+    imported: Imported | None
+    status: Status
+
+
+def run_init(asked: Init, form: Form) -> None:
+    """`tailwise init`."""
+    home = folder_of(asked.folder)
+    is_new = not (home / LEDGER_FILE).exists()
+    names = class_names(asked.classes, asked.classes_file)
+    _check_init(asked, home, names, is_new=is_new)
+    with progress_shown(quiet=form is Form.QUIET) as report:
+        if asked.dry_run:
+            with rehearsal(home, empty=is_new) as place:
+                begun = _begin(asked, place, names, report, is_new=is_new)
+        else:
+            begun = _begin(asked, home, names, report, is_new=is_new)
+    if form is Form.JSON:
+        from .campaign_json import begun_json
+
+        print(json.dumps(begun_json(begun, home, dry_run=asked.dry_run)))
+    elif form is Form.SUMMARY:
+        from .campaign_show import show_begun
+
+        show_begun(begun, asked)
+
+
+def folder_of(folder: Path) -> Path:
+    """The campaign's folder, whole; a file is none."""
+    home = folder.expanduser().resolve()
+    if home.exists() and not home.is_dir():
+        raise BadFile(f"{folder} is a file; name the folder of the campaign")
+    return home
+
+
+@contextmanager
+def opened(folder: Path, purpose: str = "") -> Iterator[Campaign]:
+    """A campaign; for reading alone, unless it is said what for it is to be written."""
+    home = folder_of(folder)
+    with Campaign.open(home, purpose=purpose) if purpose else Campaign.open(home, read_only=True) as campaign:
+        yield campaign
+
+
+@contextmanager
+def rehearsal(home: Path, *, empty: bool = False) -> Iterator[Path]:
+    """A copy of a campaign's ledger in a place that is gone at the end; or a place for one that is not there yet."""
+    with TemporaryDirectory(prefix="tailwise-") as folder:
+        place = Path(folder, home.name)
+        if not empty:
+            with Campaign.open(home, read_only=True) as campaign, campaign.ledger.reading() as connection:
+                back_up(connection, place, "rehearsal").replace(place / LEDGER_FILE)
+        yield place
+
+
+def class_names(text: str | None, file: Path | None) -> tuple[str, ...]:
+    """The classes that `--classes` and `--classes-file` name; each must be a name, and none come twice."""
+    named = text.split(",") if text is not None else []
+    if file is not None:
+        named += [line for line in _text_of(file).splitlines() if line.strip()]
+    cleaned = [clean_name("class", name, MOST_CLASS) for name in named]
+    seen: set[str] = set()
+    for name in cleaned:
+        if name.casefold() in seen:
+            raise BadInput(f"the class {name!r} is named twice; names must differ by more than their case")
+        seen.add(name.casefold())
+    if (file is not None or text is not None) and not cleaned:
+        raise BadInput(f"{file or '--classes'} names no class; give at least one")
+    return tuple(cleaned)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise BadFile(f"cannot read the classes in {file}: {reason}; give a text file, one name per line") from error
+
+
+def _check_init(asked: Init, home: Path, names: Sequence[str], *, is_new: bool) -> None:
+    """Refuse what cannot be done before anything is made."""
+    if is_new and not asked.images:
+        raise WrongUsage(f"there is no campaign in {asked.folder} yet; to make one, say where its --images are")
+    if is_new and not names and asked.labels is None:
+        raise WrongUsage("a new campaign needs --classes or --classes-file, or --labels whose classes it can take")
+    for folder in asked.images:
+        _check_images(folder, home)
+    if asked.labels is not None:
+        from ..campaign.formats import guess_format
+
+        guess_format(asked.labels.expanduser())
+    if asked.backbone is not None:
+        from ..campaign.features import find_extractor
+
+        find_extractor(asked.backbone)
+
+
+def _check_images(folder: Path, home: Path) -> None:
+    from ..campaign.scanning import scan
+
+    root = folder.expanduser().resolve()
+    if root.exists() and not root.is_dir():
+        raise BadFile(f"{folder} is a file; name the folder of your images")
+    if root == home:
+        raise BadInput(
+            f"{folder} is to be the campaign and holds the images; put the campaign into a folder of its own"
+        )
+    found = scan(root)
+    if not found.files:
+        others = ", ".join(f"{count} × {suffix or 'no ending'}" for suffix, count in found.passed_over)
+        raise BadFile(
+            f"there is no image in {folder}{f' (only {others})' if others else ''}; name the folder of your images"
+        )
+
+
+def _begin(asked: Init, home: Path, names: Sequence[str], report: Progress, *, is_new: bool) -> Begun:
+    purpose = "`tailwise init`"
+    settings: dict[str, Any] = {} if asked.backbone is None else {"backbone": asked.backbone}
+    if is_new:
+        campaign = Campaign.create(home, (), names, purpose=purpose, **settings)
+    else:
+        campaign = Campaign.open(home, purpose=purpose)
+    with campaign:
+        fresh = tuple(names) if is_new else _add_missing(campaign, names)
+        if settings and not is_new:
+            campaign.configure(**settings)
+        with _kept_when_interrupted(campaign, asked):
+            indexed, imported = _read_in(campaign, asked, names, report)
+        used = tuple(one.name for one in campaign.classes())
+        return Begun(is_new, indexed, used, fresh, imported, campaign.status())
+
+
+def _add_missing(campaign: Campaign, names: Sequence[str]) -> tuple[str, ...]:
+    """Add the classes that are not there; one that is retired stays so."""
+    known = {one.name.casefold() for one in list_classes(campaign.ledger, retired=True)}
+    missing = [name for name in names if name.casefold() not in known]
+    add_classes(campaign.ledger, missing)
+    return tuple(missing)
+
+
+def _read_in(
+    campaign: Campaign, asked: Init, names: Sequence[str], report: Progress
+) -> tuple[tuple[tuple[Path, Indexed], ...], Imported | None]:
+    """Index the folders that were named, or all that are known; then import."""
+    from ..campaign.importing import import_file
+
+    folders = asked.images or tuple(folders_in_use(campaign.ledger))
+    indexed = tuple((folder, campaign.index(folder, report=report)) for folder in folders)
+    if asked.labels is None:
+        return indexed, None
+    return indexed, import_file(campaign, asked.labels, create_classes=not names, report=report)
+
+
+@contextmanager
+def _kept_when_interrupted(campaign: Campaign, asked: Init) -> Iterator[None]:
+    """Say what Ctrl-C has left, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not asked.dry_run:
+            from .campaign_show import command
+
+            kept = campaign.status().images
+            images = [word for folder in asked.images for word in ("--images", str(folder))]
+            again = command("init", asked.folder, *images)
+            print(f"{kept:,} images are indexed and kept; go on with: {again}", file=sys.stderr)
+        raise
+
+
+def run_next(folder: Path, wishes: Mapping[str, Any], form: Form) -> None:
+    """`tailwise next`."""
+    from ..campaign.choosing import next_round
+
+    _check_balance(wishes["balance"])
+    with opened(folder, "" if wishes["dry_run"] else "`tailwise next`") as campaign:
+        with progress_shown(quiet=form is Form.QUIET) as report:
+            proposal = next_round(campaign, **wishes, report=report)
+        if form is Form.JSON:
+            from .campaign_json import proposal_json
+
+            print(json.dumps(proposal_json(proposal, campaign), allow_nan=False))
+        elif form is Form.SUMMARY:
+            from .campaign_show import show_proposal
+
+            names = {one.id: one.name for one in campaign.classes(retired=True)}
+            show_proposal(proposal, names, folder)
+
+
+def _check_balance(balance: str | None) -> None:
+    from ..solve.path import parse_balance
+
+    if balance is None or balance == "none":
+        return
+    try:
+        parse_balance(balance)
+    except BadInput as error:
+        raise WrongUsage(f"--balance: {error}") from error
+
+
+def run_label(folder: Path, options: Mapping[str, Any], form: Form) -> None:
+    """`tailwise label`."""
+    from ..web.serve import Options, run
+
+    with opened(folder, "`tailwise label`") as campaign:  # for writing, which brings an older ledger up to date
+        name, before = campaign.name, campaign.status()
+
+    def tell(serving: Serving) -> None:
+        if form is Form.JSON:
+            print(json.dumps({"link": serving.link, "url": serving.url, "port": serving.port}), flush=True)
+        elif form is Form.QUIET:
+            print(serving.link, flush=True)
+        else:
+            from .campaign_show import show_serving
+
+            show_serving(serving, name, before, host=options["host"])
+
+    run(folder_of(folder), Options(**options), tell)
+    if form is Form.SUMMARY:
+        from .campaign_show import show_stopped
+
+        with opened(folder) as campaign:
+            show_stopped(before, campaign.status(), folder)
+
+
+def run_status(folder: Path, form: Form) -> None:
+    """`tailwise status`."""
+    from ..campaign.agreement import annotator_agreement
+
+    with opened(folder) as campaign:
+        status, classes = campaign.status(), campaign.classes(retired=True)
+        agreement = annotator_agreement(campaign).alpha
+        if form is Form.JSON:
+            from .campaign_json import status_json
+
+            print(json.dumps(status_json(campaign, status, agreement)))
+        elif form is Form.QUIET:
+            from .campaign_show import status_line
+
+            print(status_line(status))
+        else:
+            from .campaign_show import show_status
+
+            show_status(campaign.name, status, classes, agreement, folder)
+
+
+def run_advise(folder: Path, form: Form) -> None:
+    """`tailwise advise`."""
+    from ..campaign.advice import advise
+
+    with opened(folder) as campaign, progress_shown(quiet=form is Form.QUIET) as report:
+        advice = advise(campaign, report=report)
+    if form is Form.JSON:
+        from dataclasses import asdict
+
+        print(json.dumps(asdict(advice)))
+    elif form is Form.QUIET:
+        print(advice.worth_it)
+    else:
+        from .campaign_show import show_advice
+
+        show_advice(advice, folder)

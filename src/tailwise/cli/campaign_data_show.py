@@ -1,0 +1,154 @@
+"""How imports, exports, classes, backups and findings look on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from .campaign_show import MOST_LISTED, class_table, command, many, nearer, reasons_listed
+from .show import frameless, plain
+
+if TYPE_CHECKING:
+    from ..campaign.classes import Klass
+    from ..campaign.doctor import Finding
+    from ..campaign.exporting import Exported
+    from ..campaign.importing import Imported
+
+SEVERITY = {"error": "[bold red]✗ error[/]", "warning": "[yellow]! warning[/]", "note": "[cyan]· note[/]"}
+
+
+def show_imported(done: Imported) -> None:
+    """What was taken over, and all that did not fit."""
+    console = Console(highlight=False)
+    if done.dry_run:
+        console.print("[yellow]A dry run: nothing was changed.[/]")
+    for line in imported_lines(done):
+        console.print(line)
+
+
+def imported_lines(done: Imported) -> Iterator[RenderableType]:
+    """Numbers first; then what needs a look, each with why and what to do."""
+    yield _import_counts(done)
+    if done.new_classes:
+        yield f"[green]{many(len(done.new_classes), 'class', 'classes')} added:[/] {plain(', '.join(done.new_classes))}"
+    unknown = [(one.name, f"{many(one.records, 'record')}: {one.reason}") for one in done.unknown_classes]
+    advice = "Take them with --create-classes, or say what they are called here with --rename OLD=NEW."
+    yield from _part("unknown class", "why", unknown, advice)
+    yield from _part("no image found for", "why", [(one.path, one.reason) for one in done.unmatched], "")
+    changed = [(one.path, f"{one.annotator}: {one.before} → {one.after}") for one in done.changed]
+    advice = "" if done.overwritten else "They stay as they were; --overwrite lets the file change them."
+    yield from _part("said differently before", "", changed, advice)
+    conflicts = [(one.path, ", ".join(f"{who}: {what}" for who, what in one.answers)) for one in done.conflicts]
+    yield from _part("people differ on", "answers", conflicts, "Settle them on the page: tailwise label.")
+    yield from _part("problem", "", [(problem, "") for problem in done.problems], "")
+
+
+def _import_counts(done: Imported) -> Table:
+    would = "would be " if done.dry_run else ""
+    rows = [
+        (done.added, f"{'answer' if done.added == 1 else 'answers'} {would}added", "green"),
+        (done.same, "were there already", "dim"),
+        (done.overwritten, f"{would}overwritten", "yellow"),
+        (done.unanswered, "records without an answer", "dim"),
+    ]
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(justify="right", min_width=7)
+    grid.add_column()
+    for count, what, style in [row for row in rows if row[0]] or rows[:1]:
+        grid.add_row(f"[bold {style}]{count:,}[/]", f"[{style}]{what}[/]")
+    return grid
+
+
+def _part(title: str, why: str, pairs: Sequence[tuple[str, str]], advice: str) -> Iterator[RenderableType]:
+    if not pairs:
+        return
+    table = frameless()
+    table.add_column(f"{title} ({len(pairs):,})", overflow="fold")
+    table.add_column(why, overflow="fold")
+    for name, reason in pairs[:MOST_LISTED]:
+        table.add_row(plain(name), f"[dim]{plain(reason)}[/]")
+    yield ""
+    yield table
+    if len(pairs) > MOST_LISTED:
+        yield f"[dim]… and {len(pairs) - MOST_LISTED:,} more; --json lists all[/]"
+    if advice:
+        yield f"[yellow]{plain(advice)}[/]"
+
+
+def show_exported(done: Exported, conflicts: int, *, dry_run: bool) -> None:
+    """What was written, and what is not in it."""
+    console = Console(highlight=False)
+    verb = "Would write" if dry_run else "Wrote"
+    what = f"{many(done.records, 'record')} of {many(done.images, 'image')}"
+    console.print(f"[green]{verb}[/] {what} to [bold]{plain(str(done.path))}[/] ({done.format})", soft_wrap=True)
+    if conflicts:
+        have = "has" if conflicts == 1 else "have"
+        console.print(f"[yellow]note:[/] {many(conflicts, 'image')} on which people differ {have} no label in it")
+    reasons_listed(console, "left out", done.left_out)
+
+
+def show_classes(classes: Sequence[Klass], labels: Mapping[int, int], done: Sequence[str], *, dry_run: bool) -> None:
+    """What was done, then all classes."""
+    console = Console(highlight=False)
+    if dry_run and done:
+        console.print("[yellow]A dry run: nothing was changed.[/]")
+    for line in done:
+        console.print(f"[green]✓[/] {plain(line)}")
+    if done:
+        console.print()
+    console.print(class_table(labels, classes))
+
+
+def show_findings(found: Sequence[Finding], mended: Sequence[Finding], folder: Path, *, dry_run: bool) -> None:
+    """What was mended, what is left, and what can be mended how."""
+    console = Console(highlight=False)
+    if dry_run and mended:
+        console.print("[yellow]A dry run: nothing was changed. What would be mended:[/]")
+    for one in mended:
+        console.print(f"[green]{'·' if dry_run else '✓'}[/] {one.name}: {plain(one.fix or '')}")
+    if mended:
+        console.print()
+    if not found:
+        console.print("[green]✓ All is well.[/]")
+        return
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    for one in found:
+        fix = f"\n[dim]mend it:[/] {plain(one.fix)}" if one.fix else ""
+        grid.add_row(SEVERITY[one.severity], f"[bold]{one.name}[/]", f"{plain(one.what)}{fix}")
+    console.print(grid)
+    if any(one.fix for one in found):
+        console.print(
+            f"\nMend one with [bold cyan]{plain(command('doctor', folder, '--fix', 'NAME'))}[/], or all: --fix-all"
+        )
+
+
+def show_backup(path: Path) -> None:
+    """Where it is, and how it is used."""
+    console = Console(highlight=False)
+    console.print(f"[green]Wrote[/] [bold]{plain(nearer(path))}[/] ({_size(path.stat().st_size)})", soft_wrap=True)
+    console.print(
+        "[dim]To go back to it: stop what uses the campaign, delete campaign.sqlite-journal, and copy it over "
+        "campaign.sqlite.[/]"
+    )
+
+
+def show_report(page: Path) -> None:
+    """Where it is."""
+    Console(highlight=False).print(f"[green]Wrote[/] [bold]{plain(nearer(page))}[/]", soft_wrap=True)
+
+
+def _size(count: int) -> str:
+    """Bytes as people say them.
+
+    >>> _size(900), _size(45_000), _size(3_200_000)
+    ('900 bytes', '45 kB', '3.2 MB')
+    """
+    if count < 1000:
+        return f"{count} bytes"
+    return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
