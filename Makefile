@@ -5,9 +5,10 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCES := src tests benchmarks
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two processes with one thread each, never more
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types unit bench-speed bench-quality clean
+.PHONY: help demo test lint format types unit browser bench-speed bench-quality bench-faults clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -15,8 +16,8 @@ help: ## Show these targets
 demo: .venv/base.stamp ## Run a whole long-tailed experiment on embedded digits: a table of gains, a report
 	@$(BIN)/tailwise demo
 
-test: lint types ## Run everything that CI runs: lint, types, tests, doctests, coverage
-	@$(BIN)/python -m pytest --cov --cov-report=term
+test: lint types browser ## Run everything that CI runs: lint, types, tests, doctests, coverage
+	@$(ONE_THREAD) $(BIN)/python -m pytest --cov --cov-report=term -n 2 --dist loadfile
 
 lint: .venv/dev.stamp ## Check style and formatting
 	@$(BIN)/ruff check $(SOURCES)
@@ -32,11 +33,23 @@ types: .venv/dev.stamp ## Check types
 unit: .venv/dev.stamp ## Run the unit tests and doctests alone, without coverage
 	@$(BIN)/python -m pytest -q tests/unit src
 
+# Private: what the tests of the labelling page look through. Debian's packages; elsewhere any Chromium and chromedriver.
+browser:
+	@command -v chromedriver >/dev/null && { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null \
+	|| { command -v apt-get >/dev/null && { [ "$$(id -u)" = 0 ] || command -v sudo >/dev/null; } \
+	  || { echo "The tests of the labelling page need Chromium and chromedriver, and there is no apt-get (with root or sudo) to get them; install both and run make again." >&2; exit 1; }; \
+	  echo "Installing Chromium for the tests of the labelling page (needed once) …"; \
+	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$as_root apt-get update -qq && $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null; }
+
 bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries (ARGS=--quick for a short run)
 	@$(BENCH)/python -m benchmarks.speed $(ARGS)
 
 bench-quality: .venv/dev.stamp ## Run the experiments behind docs/results (DATA=folder of the feature files; hours)
 	@$(BIN)/python -m benchmarks.quality --data "$(DATA)" $(ARGS)
+
+bench-faults: .venv/dev.stamp ## Kill campaigns 200 times, fill their disks, set their clocks: nothing is lost (ARGS=--quick)
+	@$(BIN)/python -m benchmarks.faults $(ARGS)
 
 clean: ## Remove caches and results; the virtual environments stay
 	@rm -rf build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache tailwise-demo tailwise-runs

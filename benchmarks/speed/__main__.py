@@ -11,11 +11,36 @@ import os
 import sys
 import time
 
-from . import command_line, kcenter, libraries, million, results, small_hard, small_pool, training, wide
+from . import (
+    command_line,
+    indexing,
+    kcenter,
+    labelling,
+    libraries,
+    million,
+    next_round,
+    results,
+    small_hard,
+    small_pool,
+    training,
+    wide,
+)
 from .measured import Measured, Row, Run, Sheet
 from .page import machine, missing_peers, shown, write_page
 
-MODULES = (small_pool, million, wide, small_hard, command_line, kcenter, libraries, training)
+MODULES = (
+    small_pool,
+    million,
+    wide,
+    small_hard,
+    command_line,
+    kcenter,
+    libraries,
+    training,
+    labelling,
+    indexing,
+    next_round,
+)
 ROWS = [module.ROW for module in MODULES]
 
 

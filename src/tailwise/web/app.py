@@ -1,0 +1,97 @@
+"""The app of one campaign: the guard, the routes and the page, and one shape for every error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.security import APIKeyHeader
+from starlette.exceptions import HTTPException
+
+from .. import __version__
+from ..errors import TailwiseError
+from . import ml_backend, routes
+from .desk import CannotWrite, Desk
+from .guard import Guard
+from .jobs import AlreadyRunning, Unfinished
+from .pictures import TooManyPictures
+from .refusal import Refusal, refusal_of
+from .settings import WebSettings
+
+if TYPE_CHECKING:
+    from ..campaign.campaign import Campaign
+
+TOKEN = APIKeyHeader(name="X-Tailwise-Token", auto_error=False, description="the token in the printed link")
+HTTP_CODES = {404: "unknown", 405: "wrong_method"}
+
+
+def make_app(campaign: Campaign, settings: WebSettings) -> FastAPI:
+    """An ASGI app; its threads live from startup to shutdown, the campaign stays the caller's."""
+    app = FastAPI(
+        title="Tailwise", version=__version__, description="Labelling one campaign.", openapi_url="/api/openapi.json",
+        docs_url=None, redoc_url=None, lifespan=_lifespan(campaign, settings), redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )  # fmt: skip
+    locked = [Security(TOKEN)] if settings.token is not None else []
+    app.include_router(routes.api, dependencies=locked)
+    app.include_router(routes.page, dependencies=locked)
+    if settings.ml_backend:
+        app.include_router(ml_backend.router, dependencies=locked)
+        app.include_router(ml_backend.pulse)
+    app.add_exception_handler(TailwiseError, _tailwise_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_middleware(Guard, settings=settings, posts=_posts(app))
+    return app
+
+
+def _posts(app: FastAPI) -> frozenset[str]:
+    """The paths that take a body."""
+    return frozenset(path for path, methods in app.openapi()["paths"].items() if "post" in methods)
+
+
+def _lifespan(campaign: Campaign, settings: WebSettings) -> Callable[[FastAPI], Any]:
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        app.state.desk = desk = Desk(campaign.ledger, settings)
+        try:
+            yield
+        finally:
+            desk.close()
+
+    return life
+
+
+async def _tailwise_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, TailwiseError)
+    if isinstance(error, AlreadyRunning | Unfinished):
+        return _response(Refusal(409, "unfinished" if isinstance(error, Unfinished) else "running", str(error)))
+    if isinstance(error, CannotWrite):
+        return _response(Refusal(500, "cannot_write", str(error)))
+    if isinstance(error, TooManyPictures):
+        return _response(Refusal(429, "too_many", str(error)), {"Retry-After": "1"})
+    return _response(refusal_of(error))
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return _response(Refusal(422, "invalid", "; ".join(_told(fault) for fault in error.errors()[:5])))
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = HTTP_CODES.get(error.status_code, "refused")
+    return _response(Refusal(error.status_code, code, f"{error.detail}; see /api/openapi.json"), error.headers)
+
+
+def _told(fault: dict[str, Any]) -> str:
+    """Where and what; the value itself stays out, it may be a megabyte."""
+    where: Sequence[object] = fault["loc"]
+    return f"{'.'.join(str(part)[:40] for part in where)}: {fault['msg']}"
+
+
+def _response(refusal: Refusal, headers: Any = None) -> Response:  # noqa: ANN401 — a mapping or None
+    return Response(refusal.body(), refusal.status, headers, "application/json")

@@ -1,0 +1,107 @@
+"""What a request changes, as functions of the ledger: they run in the writer's thread, inside its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..campaign import answers, leases, rounds
+from ..campaign.answers import Answer, Recorded, Refused
+from ..campaign.images import find_image
+from ..campaign.ledger import Ledger, now
+from ..errors import BadInput, UnknownName
+from . import views, wire
+from .sight import Sight
+
+PAGE = "page"
+
+
+def lease(ledger: Ledger, asked: wire.Lease, sight: Sight) -> wire.Pictures:
+    """Images of the open round for one person; none where no round is open."""
+    current = rounds.current_round(ledger)
+    if current is None:
+        return wire.Pictures(images=[])
+    leased = leases.lease(ledger, current.id, asked.annotator, asked.count)
+    return views.pictures(ledger, leased, current.model_version, sight)
+
+
+def lease_class(ledger: Ledger, asked: wire.GridQuery, sight: Sight) -> wire.Pictures:
+    """Images of the open round that the model takes for one class."""
+    current = rounds.current_round(ledger)
+    if current is None:
+        return wire.Pictures(images=[])
+    leased = leases.lease(ledger, current.id, asked.annotator, asked.count, predicted=asked.class_id)
+    return views.pictures(ledger, leased, current.model_version, sight)
+
+
+def release(ledger: Ledger, asked: wire.Release) -> int:
+    """Give images back; keys that are not known are held by nobody."""
+    known = _ids(ledger, asked.images)
+    return leases.release(ledger, asked.annotator, list(known.values())) if known else 0
+
+
+def save(ledger: Ledger, asked: wire.Answers) -> wire.Results:
+    """Record answers; one that cannot be recorded does not hold up the others."""
+    ids = _ids(ledger, [said.image for said in asked.answers])
+    known = [said for said in asked.answers if said.image in ids]
+    rows = [_row(ledger, asked.annotator, said, ids[said.image]) for said in known]
+    outcomes = iter(answers.record_each(ledger, rows))
+    return wire.Results(
+        results=[_result(said, next(outcomes) if said.image in ids else None) for said in asked.answers]
+    )
+
+
+def undo(ledger: Ledger, asked: wire.Undo) -> wire.UndoResult:
+    """Take an answer back, the named one or the last of this person in the open round."""
+    current = rounds.current_round(ledger)
+    undone = answers.undo(
+        ledger, asked.key, asked.annotator, undoes_key=asked.undoes, source=PAGE,
+        round_id=current.id if current and asked.undoes is None else None,
+    )  # fmt: skip
+    if undone is None:
+        return wire.UndoResult(undone=None)
+    image = find_image(ledger, undone.image)
+    return wire.UndoResult(
+        undone=wire.Undone(image=image.key, kind=undone.kind, class_id=undone.class_id, restored=undone.restored)
+    )
+
+
+def settle(ledger: Ledger, asked: wire.Settle) -> wire.Settled:
+    """Decide an image on which people differ."""
+    if (asked.kind == "settle-label") != (asked.class_id is not None):
+        raise BadInput("settle-label names a class, and settle-other names none")
+    image = find_image(ledger, asked.image)
+    done = answers.settle(
+        ledger, key=asked.key, image=image.id, annotator=asked.annotator, class_id=asked.class_id, source=PAGE
+    )
+    return wire.Settled(event=done.event_id, fresh=done.fresh)
+
+
+def _ids(ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
+    """Ids of the images that are known."""
+    found = {}
+    for key in set(keys):
+        try:
+            found[key] = find_image(ledger, key).id
+        except UnknownName:
+            continue
+    return found
+
+
+def _row(ledger: Ledger, annotator: str, said: wire.Answer, image: int) -> Answer:
+    """With the round that asked for it, which may be closed by now, and no later than now, whatever a clock says."""
+    rows = ledger.read(
+        "SELECT r.id, r.model_version FROM round_image AS i JOIN round AS r ON r.id = i.round_id "
+        "WHERE i.image_id = ? ORDER BY r.id DESC LIMIT 1",
+        (image,),
+    )
+    round_id, model = rows[0] if rows else (None, None)
+    at = None if said.at is None else min(said.at, now())
+    return Answer(said.key, image, annotator, said.kind, said.class_id, at, round_id, model, PAGE, said.seconds)
+
+
+def _result(said: wire.Answer, outcome: Recorded | Refused | None) -> wire.Saved | wire.NotSaved:
+    if isinstance(outcome, Recorded):
+        return wire.Saved(key=said.key, event=outcome.event_id, fresh=outcome.fresh)
+    reason = f"no image has the key {said.image!r}" if outcome is None else outcome.reason
+    code = "unknown" if outcome is None else "bad_input"
+    return wire.NotSaved(key=said.key, error=wire.ErrorText(code=code, message=reason))

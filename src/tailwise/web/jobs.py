@@ -1,0 +1,205 @@
+"""Training and choosing in the background, one job at a time: a child process computes, the server's writer writes.
+
+So those who label never wait for a fit, and a job that runs out of memory takes nothing with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..campaign.choosing import candidate_images, pending_answers
+from ..campaign.images import quarantine
+from ..campaign.ledger import Ledger
+from ..campaign.models import model_folder
+from ..campaign.rounds import ModelRow, Pick, Round, find_model, find_round, open_round, round_picks
+from ..campaign.state import read_settings
+from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
+from ..strategies import make
+from ..types import Progress
+from . import wire
+from .child import Child, JobFailed
+from .choosing_child import GUESSES
+from .gate import Gate
+from .guesses import Guessed, Guesses
+from .workshop import remove_left_over, workshop
+from .writer import Writer
+
+log = logging.getLogger(__name__)
+
+BROKEN = "something failed inside the server; its log says what"
+
+
+class AlreadyRunning(TailwiseError, RuntimeError):
+    """A second job was asked for."""
+
+
+class Unfinished(TailwiseError, ValueError):
+    """The open round still waits for answers."""
+
+
+class Jobs:
+    """The background of one server; a restart forgets a job that was running, and nothing of it is left."""
+
+    def __init__(self, ledger: Ledger, writer: Writer, gate: Gate) -> None:
+        remove_left_over(ledger)
+        self.guesses = Guesses(self._guess_soon)
+        self._ledger = ledger
+        self._writer = writer
+        self._gate = gate
+        self._state = wire.Job(state="idle")
+        self._turn = threading.Lock()
+        self._closed = False
+        self._child: Child | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tailwise-job")
+
+    def now(self) -> wire.Job:
+        """How far the job is, or how the last one ended."""
+        return self._state
+
+    def start(self, asked: wire.Next) -> wire.Job:
+        """Begin to choose the next round."""
+        with self._turn:
+            if self._closed or self._state.state == "running":
+                raise AlreadyRunning("the next round is being chosen already; wait for it")
+            self._state = wire.Job(state="running", what="starting")
+            self._thread.submit(self._choose, asked)
+            return self._state
+
+    def close(self) -> None:
+        """Stop the job, if there is one; nothing of it is kept."""
+        with self._turn:
+            self._closed = True
+            if self._child is not None:
+                self._child.stop()
+        self._thread.shutdown(cancel_futures=True)
+
+    def _choose(self, asked: wire.Next) -> None:
+        try:
+            opened = self._chosen(asked)
+            self._state = wire.Job(state="done", share=1.0, what=f"round {opened.id} is open", round=opened.id)
+        except (TailwiseError, OSError) as error:  # a full disk is no secret either
+            self._state = wire.Job(state="failed", what=self._state.what, error=str(error))
+        except Exception:
+            log.exception("choosing the next round failed")
+            self._state = wire.Job(state="failed", what=self._state.what, error=BROKEN)
+
+    def _chosen(self, asked: wire.Next) -> Round:
+        wishes, loose = asked.model_dump(exclude_none=True), asked.allow_unfinished
+        with self._place() as folder:
+            result = self._run({"folder": str(folder), "choose": wishes}, self._report)
+            with Ledger.open(folder, read_only=True) as copy:
+                found = Found.read(copy, int(result["round"]))
+            opened = self._writer.submit(lambda: take_over(self._ledger, found, allow_unfinished=loose)).result()
+            self._learn(folder, result["version"])
+        return opened
+
+    def _guess_soon(self, version: str) -> None:
+        with self._turn:
+            if not self._closed:
+                self._thread.submit(self._guess, version)
+
+    def _guess(self, version: str) -> None:
+        """For a round that another program has opened, or that was open when the server started."""
+        try:
+            with self._place() as folder:
+                self._run({"folder": str(folder), "choose": None, "version": version}, lambda *_: None)
+                self._learn(folder, version)
+        except Exception:  # people label without the second and third guess
+            self.guesses.give_up(version)
+            log.warning("could not ask the model %s about all images", version, exc_info=True)
+
+    def _place(self) -> AbstractContextManager[Path]:
+        return workshop(self._ledger, self._gate)
+
+    def _run(self, task: Mapping[str, Any], report: Progress) -> Mapping[str, Any]:
+        with self._turn:
+            if self._closed:
+                raise JobFailed("the server is stopping")
+            self._child = child = Child()
+        try:
+            return child.do(task, report)
+        finally:
+            self._child = None
+
+    def _report(self, share: float, what: str) -> None:
+        self._state = wire.Job(state="running", share=share, what=what)
+
+    def _learn(self, folder: Path, version: str | None) -> None:
+        if version is not None:
+            self.guesses.keep(Guessed.read(folder / GUESSES, version))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a child has written to its copy of the ledger."""
+
+    round: Round
+    picks: tuple[Pick, ...]
+    model: ModelRow | None
+    troubles: tuple[tuple[int, str], ...]  # all images in quarantine, with the reason
+
+    @classmethod
+    def read(cls, copy: Ledger, number: int) -> Found:
+        """The round with this number, and all that belongs to it."""
+        chosen = find_round(copy, number)
+        model = None if chosen.model_version is None else find_model(copy, chosen.model_version)
+        rows = copy.read("SELECT id, trouble FROM image WHERE trouble IS NOT NULL")
+        return cls(chosen, tuple(round_picks(copy, number)), model, tuple((row[0], row[1]) for row in rows))
+
+
+def take_over(ledger: Ledger, found: Found, *, allow_unfinished: bool) -> Round:
+    """Open the round that a child has chosen; what people have said meanwhile comes first."""
+    try:
+        with ledger.writing():
+            check_finished(ledger, allow_unfinished=allow_unfinished)
+            _quarantine_new(ledger, found.troubles)
+            left = set(candidate_images(ledger, with_open_round=allow_unfinished).tolist())
+            picks = [pick for pick in found.picks if pick.image in left]
+            if not picks:
+                raise PoolExhausted("all images chosen were answered while they were being chosen; choose again")
+            one = found.round
+            return open_round(
+                ledger, picks, budget=one.budget, strategy=one.strategy, balance=one.balance, seed=one.seed,
+                model=found.model, why=one.why,
+            )  # fmt: skip
+    except TailwiseError:
+        if found.model is not None:  # its row is in no ledger
+            shutil.rmtree(model_folder(ledger, found.model.version), ignore_errors=True)
+        raise
+
+
+def check_wishes(ledger: Ledger, asked: wire.Next) -> None:
+    """Refuse at once what the child would refuse after a while."""
+    if asked.strategy is not None or asked.balance is not None:
+        usual = read_settings(ledger)
+        balance = usual.balance if asked.balance is None else asked.balance
+        try:
+            make(asked.strategy or usual.strategy, balance=0.0 if balance == "none" else balance)
+        except UnknownName as error:
+            raise BadInput(str(error)) from error
+    check_finished(ledger, allow_unfinished=asked.allow_unfinished)
+
+
+def check_finished(ledger: Ledger, *, allow_unfinished: bool) -> None:
+    """A round is opened when the one before is answered, unless it is said that this does not matter."""
+    pending = pending_answers(ledger)
+    if pending is not None and pending.images and not allow_unfinished:
+        raise Unfinished(
+            f"round {pending.round_id} is not finished: {pending.images} of its {pending.total} images wait for "
+            f"{pending.answers} answers; answer them first, or ask with allow_unfinished"
+        )
+
+
+def _quarantine_new(ledger: Ledger, troubles: Sequence[tuple[int, str]]) -> None:
+    known = {row[0] for row in ledger.read("SELECT id FROM image WHERE trouble IS NOT NULL")}
+    fresh = [(number, why) for number, why in troubles if number not in known]
+    if fresh:
+        quarantine(ledger, fresh)

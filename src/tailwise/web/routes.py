@@ -1,0 +1,155 @@
+"""The routes of the API, each one thin: a checked request in, a question or a deed for the desk, a wire object out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+
+from ..errors import UnknownName
+from . import deeds, views, wire
+from .desk import Desk
+from .jobs import check_wishes
+from .static_files import PAGE
+
+FOREVER = "private, max-age=31536000, immutable"  # a key always means the same bytes
+ALWAYS_ASK = "private, no-cache"
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": wire.Error, "description": "the request is not sound"},
+    401: {"model": wire.Error, "description": "no token, or not that of this campaign"},
+    403: {"model": wire.Error, "description": "from another host or page"},
+    404: {"model": wire.Error, "description": "there is no such thing"},
+    409: {"model": wire.Error, "description": "not possible now"},
+    422: {"model": wire.Error, "description": "a value is missing, or out of bounds"},
+}
+WRITING: dict[int | str, dict[str, Any]] = {
+    413: {"model": wire.Error, "description": "the body is too long"},
+    415: {"model": wire.Error, "description": "not JSON"},
+    500: {"model": wire.Error, "description": "the disk is full or gone; nothing was recorded, ask again later"},
+}
+
+
+async def _desk(request: Request) -> Desk:
+    """Async, so that no thread is needed to find it."""
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+OurDesk = Annotated[Desk, Depends(_desk)]
+
+api = APIRouter(prefix="/api", responses=REFUSALS)
+page = APIRouter()
+
+
+@api.get("/state")
+async def state(desk: OurDesk, query: Annotated[wire.StateQuery, Query()]) -> wire.State:
+    """Campaign, classes, round, balance, job and people."""
+    job, who = desk.jobs.now(), query.annotator
+    return await desk.read_parts(lambda ask: views.state(ask, who, desk.tallies, desk.sight, job))
+
+
+@api.post("/lease", responses=WRITING)
+async def lease(desk: OurDesk, asked: wire.Lease) -> wire.Pictures:
+    """Images of the open round, kept for one annotator for ten minutes; asking again renews them."""
+    return await desk.write(lambda ledger: deeds.lease(ledger, asked, desk.sight))
+
+
+@api.post("/release", responses=WRITING)
+async def release(desk: OurDesk, asked: wire.Release) -> wire.Released:
+    """Give images back unanswered."""
+    return wire.Released(released=await desk.write(lambda ledger: deeds.release(ledger, asked)))
+
+
+@api.post("/answers", responses=WRITING)
+async def answers(desk: OurDesk, asked: wire.Answers) -> wire.Results:
+    """Record answers; what is called saved is on the disk."""
+    return await desk.write(lambda ledger: deeds.save(ledger, asked))
+
+
+@api.post("/undo", responses=WRITING)
+async def undo(desk: OurDesk, asked: wire.Undo) -> wire.UndoResult:
+    """Take an answer back."""
+    return await desk.write(lambda ledger: deeds.undo(ledger, asked))
+
+
+@api.get("/history")
+async def history(desk: OurDesk, query: Annotated[wire.HistoryQuery, Query()]) -> wire.History:
+    """The last answers of one annotator."""
+    return await desk.read(lambda ledger: views.history(ledger, query.annotator, query.limit))
+
+
+@api.get("/grid")
+async def grid(desk: OurDesk, query: Annotated[wire.GridQuery, Query()]) -> wire.Pictures:
+    """Images of the round that the model takes for one class, the most confident first, kept for one annotator."""
+    return await desk.write(lambda ledger: deeds.lease_class(ledger, query, desk.sight))
+
+
+@api.get("/conflicts")
+async def conflicts(desk: OurDesk) -> wire.Conflicts:
+    """Images on which people differ."""
+    return await desk.read_parts(lambda ask: views.conflicts(ask, desk.sight))
+
+
+@api.post("/settle", responses=WRITING)
+async def settle(desk: OurDesk, asked: wire.Settle) -> wire.Settled:
+    """Decide a conflict."""
+    return await desk.write(lambda ledger: deeds.settle(ledger, asked))
+
+
+@api.get("/rounds")
+async def rounds(desk: OurDesk) -> wire.Rounds:
+    """All rounds."""
+    return await desk.read_parts(views.all_rounds)
+
+
+@api.post("/next", responses=WRITING)
+async def next_round(desk: OurDesk, asked: wire.Next) -> wire.JobStarted:
+    """Train on all labels and choose the next round, in the background."""
+    await desk.read(lambda ledger: check_wishes(ledger, asked))
+    return wire.JobStarted(job=desk.jobs.start(asked))
+
+
+@api.get("/job")
+async def job(desk: OurDesk) -> wire.Job:
+    """How far the background job is."""
+    return desk.jobs.now()
+
+
+@page.get(
+    "/image/{key}", response_class=Response,
+    responses={**REFUSALS, 200: {"content": {"image/jpeg": {}}}, 304: {"description": "you have it"},
+               429: {"model": wire.Error, "description": "too many images at once"}},
+)  # fmt: skip
+async def image(
+    desk: OurDesk, request: Request, key: Annotated[str, Path(pattern=wire.IMAGE)],
+    query: Annotated[wire.ImageQuery, Query()],
+) -> Response:  # fmt: skip
+    """An image as a fresh JPEG: upright, without metadata, its longer side at most `size` pixels."""
+    found = await desk.pictures.get(key, int(query.size))
+    return _cached(request, found.content, "image/jpeg", found.etag, FOREVER)
+
+
+@page.get("/", include_in_schema=False)
+async def index(desk: OurDesk, request: Request) -> Response:
+    """The page."""
+    return _file(desk, request, PAGE)
+
+
+@page.get("/static/{name:path}", include_in_schema=False)
+async def static(desk: OurDesk, request: Request, name: str) -> Response:
+    """The page's scripts and styles."""
+    return _file(desk, request, name)
+
+
+def _file(desk: Desk, request: Request, name: str) -> Response:
+    found = desk.files.get(name)
+    if found is None:
+        raise UnknownName("the page has no such file")
+    return _cached(request, found.content, found.kind, found.etag, ALWAYS_ASK)
+
+
+def _cached(request: Request, content: bytes, kind: str, etag: str, how_long: str) -> Response:
+    headers = {"ETag": etag, "Cache-Control": how_long}
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=kind, headers=headers)

@@ -1,0 +1,187 @@
+"""Runs the page of a campaign: a folder and a few options in, a server on a free port until it is told to stop.
+
+Nothing is printed here: the link goes to the caller's `tell`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import signal
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ..campaign.campaign import Campaign
+from ..errors import BadInput, MissingExtra
+from .settings import EVERYWHERE, FIRST_PORT, WebSettings, is_host_name
+from .token import campaign_token
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from .server import Server
+
+PORTS_TRIED = 20
+PURPOSE = "the labelling page"
+START_SECONDS = 30.0
+NOWHERE = ("192.0.2.1", 9)  # an address for documentation; a datagram socket "connects" without sending anything
+UNKNOWN_YET = "x" * 32  # in place of the token, while the other settings are checked
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to serve a campaign."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None  # None: 8765, or one of the next that is free; 0: any
+    with_token: bool = True
+    new_token: bool = False  # links that were given out before no longer work
+    other_names: tuple[str, ...] = ()  # more host names by which people reach the server
+    overlap: int | None = None  # answers wanted per image, from the next round on; None: as the campaign has it
+    blind: bool = False
+    ml_backend: bool = False
+    open_browser: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A server that is up."""
+
+    link: str  # opens the page; carries the token
+    url: str
+    port: int
+    token: str | None
+
+
+Tell = Callable[[Serving], None]
+
+
+def run(folder: str | Path, options: Options | None = None, tell: Tell = lambda _: None) -> None:
+    """Serve a campaign until SIGINT or SIGTERM; every answer that was called saved is on the disk by then."""
+    with _prepared(folder, options or Options(), tell) as (server, _), _stopped_by_signals(server):
+        server.serve_until_stopped()
+
+
+@contextlib.contextmanager
+def running(folder: str | Path, options: Options | None = None) -> Iterator[Serving]:
+    """Serve a campaign in a thread while the block runs; nothing of it is left afterwards."""
+    up = threading.Event()
+    with _prepared(folder, options or Options(), lambda _: up.set()) as (server, serving):
+        thread = threading.Thread(target=server.serve_until_stopped, name="tailwise-server")
+        thread.start()
+        try:
+            if not up.wait(START_SECONDS):
+                raise BadInput(f"the server was not up after {START_SECONDS:g} s; its log says why")
+            yield serving
+        finally:
+            server.stop()
+            thread.join()
+
+
+@contextlib.contextmanager
+def _prepared(folder: str | Path, options: Options, tell: Tell) -> Iterator[tuple[Server, Serving]]:
+    """A server with its campaign and its port, both closed at the end."""
+    settings = _settings(options)  # first of all: what is refused is refused before anything is opened
+    make_app, Server = _web_parts()
+    with Campaign.open(folder, purpose=PURPOSE) as campaign, _listening(options.host, options.port) as listener:
+        if options.overlap is not None:
+            campaign.configure(overlap=options.overlap)
+        token = campaign_token(campaign.folder, renew=options.new_token) if options.with_token else None
+        settings = replace(settings, token=token, port=listener.getsockname()[1])
+        serving = _serving(settings)
+        yield Server(make_app(campaign, settings), listener, lambda: _announce(serving, options, tell)), serving
+
+
+def _web_parts() -> tuple[Callable[[Campaign, WebSettings], FastAPI], type[Server]]:
+    """What needs the extra `web`, or the command that installs it."""
+    try:
+        from .app import make_app
+        from .server import Server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("fastapi", "starlette", "uvicorn"):
+            raise
+        raise MissingExtra.named("the labelling page", error.name or "fastapi", "web") from error
+    return make_app, Server
+
+
+def _settings(options: Options) -> WebSettings:
+    """With the machine's own name where it listens everywhere: others will call it by that."""
+    own = socket.gethostname() if options.host in EVERYWHERE else ""
+    names = (*options.other_names, *([own] if is_host_name(own) else []))
+    return WebSettings(
+        UNKNOWN_YET if options.with_token else None, options.host, other_names=names, blind=options.blind,
+        ml_backend=options.ml_backend,
+    )  # fmt: skip
+
+
+def _serving(settings: WebSettings) -> Serving:
+    host = _own_address() if settings.any_address else settings.host
+    url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/"
+    link = f"{url}?token={settings.token}" if settings.token else url
+    return Serving(link, url, settings.port, settings.token)
+
+
+def _own_address() -> str:
+    """The address under which others in the network see this machine."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(NOWHERE)
+            return str(probe.getsockname()[0])
+        except OSError:  # no network at all
+            return "127.0.0.1"
+
+
+def _announce(serving: Serving, options: Options, tell: Tell) -> None:
+    tell(serving)
+    if options.open_browser:  # in a thread: some browsers hold their caller up
+        threading.Thread(target=webbrowser.open, args=(serving.link,), name="tailwise-browser", daemon=True).start()
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
+    """A port to listen on: the one that was asked for, or the first free one."""
+    tries = [*range(FIRST_PORT, FIRST_PORT + PORTS_TRIED), 0] if port is None else [port]
+    listener = next((bound for one in tries if (bound := _bound(host, one))), None)
+    if listener is None:
+        raise BadInput(f"port {port} of {host or 'this machine'} is taken; stop what uses it, or leave out --port")
+    with listener:
+        yield listener
+
+
+def _bound(host: str, port: int) -> socket.socket | None:
+    """A socket with this port; None where the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a server that has just stopped
+        listener.bind((host, port))
+        # Listening shows whether another has the port: two may bind it.
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
+        what = error.strerror or str(error)
+        raise BadInput(f"cannot listen on {host or 'this machine'}, port {port}: {what}; take another") from error
+    return listener
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: Server) -> Iterator[None]:
+    """SIGINT and SIGTERM stop the server softly; afterwards they mean what they meant before."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)

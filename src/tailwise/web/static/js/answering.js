@@ -1,0 +1,81 @@
+/** What a person can say: a class, other, skip, undo, all of a grid, the end of a conflict. Shown at once, kept in the outbox. */
+import { speak } from './dom.js';
+import { newBatch, newKey } from './ids.js';
+import { answerText, store } from './state.js';
+import { answered, latest, moved, movedTo, shown, standing, takenBack, toOpen } from './timeline.js';
+import { toast } from './toast.js';
+
+/** @typedef {import('./types.js').Kind} Kind @typedef {import('./types.js').Op} Op */
+/** @typedef {{image: string, kind: Kind, class_id: number|null}} Said */
+
+const LONGEST = 600; // seconds: more than that was a break
+
+let since = performance.now(); // when the image on show was first shown
+/** @type {string|null} */ let onShow = null;
+
+store.watch((state) => [shown(state.line)?.key], (state) => {
+  onShow = shown(state.line)?.key ?? null;
+  since = performance.now();
+});
+document.addEventListener('visibilitychange', () => void (since = performance.now()));
+
+/** @param {{add: (ops: Op[]) => Promise<void>}} outbox @param {string} tab @param {{answered: (images: string[]) => void}} tabs */
+export function makeAnswering(outbox, tab, tabs) {
+  /** @param {Partial<Op> & {type: import('./types.js').OpType, key: string, image: string}} op @returns {Op} */
+  const op = (op) => ({ annotator: store.get().annotator, tab, at: Date.now() * 1000, ...op });
+
+  /** @param {Said[]} said @param {string[]} keys @param {number} seconds for each */
+  function record(said, keys, seconds) {
+    let { line } = store.get();
+    said.forEach(({ image, kind, class_id }, at) => (line = answered(line, image, { key: keys[at], kind, class_id })));
+    store.set({ line });
+    tabs.answered(said.map((one) => one.image));
+    return outbox.add(said.map((one, at) => op({ type: 'answer', key: keys[at], seconds, ...one })));
+  }
+
+  /** Answer the image on show, and go on. @param {Kind} kind @param {number|null} [class_id] */
+  function say(kind, class_id = null) {
+    const { line, annotator } = store.get();
+    const item = shown(line);
+    if (!item || !annotator) return;
+    const before = standing(item);
+    const again = before?.kind === kind && before.class_id === class_id;
+    if (!again) void record([{ image: item.key, kind, class_id }], [newKey()], pause());
+    const now = store.get().line;
+    // Looking back, the next step is forward; at work, it is the next image without an answer.
+    store.set({ line: before ? moved(now, 1) : toOpen(now) });
+    speak(answerText(store.get(), { kind, class_id }));
+  }
+
+  function pause() {
+    return Math.min(LONGEST, Math.round(performance.now() - since) / 1000);
+  }
+
+  /** Many images at once, undone together. Returns when they are on this browser's disk. @param {Said[]} said */
+  async function sayAll(said) {
+    if (!said.length) return;
+    const kept = record(said, newBatch(said.length), Math.round((1000 * pause()) / said.length) / 1000);
+    store.set({ line: toOpen(store.get().line) });
+    since = performance.now();
+    await kept;
+  }
+
+  /** Take the latest answer back, and show its image again. Returns when that is on this browser's disk. */
+  async function undo() {
+    const { line } = store.get();
+    const gone = latest(line);
+    if (!gone.length) return toast('Nothing to undo');
+    const [{ image, answer }] = gone;
+    store.set({ line: movedTo(takenBack(line, new Set(gone.map((one) => one.answer.key))), image) });
+    toast(`Undone: ${gone.length > 1 ? `${gone.length} answers` : `“${answerText(store.get(), answer)}”`}`);
+    await outbox.add(gone.map((one) => op({ type: 'undo', key: newKey(), image: one.image, undoes: one.answer.key })));
+  }
+
+  /** End a conflict. @param {string} image @param {number|null} class_id null: other */
+  function settle(image, class_id) {
+    const kind = class_id === null ? 'settle-other' : 'settle-label';
+    void outbox.add([op({ type: 'settle', key: newKey(), image, kind, class_id })]);
+  }
+
+  return { say, sayAll, undo, settle, onShow: () => onShow };
+}

@@ -1,0 +1,97 @@
+/** The cards at the side: how far the round is, how the classes stand against their target, who is labelling. */
+import { byId, counted, h, icon, nameTag, percent } from './dom.js';
+import { pace } from './pace.js';
+import { className, liveClasses, store } from './state.js';
+
+export function makeCards() {
+  store.watch((state) => [state.server, state.waiting], (state) => {
+    byId('round-card').replaceChildren(...roundCard(state));
+    byId('balance-card').replaceChildren(...balanceCard(state));
+    byId('team-card').replaceChildren(...teamCard(state));
+    byId('balance-card').hidden = !state.server?.balance?.length;
+    byId('team-card').hidden = (state.server?.annotators?.length ?? 0) < 2;
+  });
+}
+
+/**
+ * A bar that tells screen readers how full it is.
+ * @param {number} value @param {number} most @param {string} label
+ */
+export function progressBar(value, most, label) {
+  const share = most > 0 ? Math.min(1, value / most) : 0;
+  const fill = h('span', { class: 'fill' });
+  fill.style.width = `${100 * share}%`;
+  return h('div', { class: 'progress', role: 'progressbar', 'aria-label': label, 'aria-valuemin': 0, 'aria-valuemax': most, 'aria-valuenow': value }, fill);
+}
+
+/** @param {import('./state.js').PageState} state */
+function roundCard({ server }) {
+  const round = server?.round;
+  const title = (/** @type {string} */ text) => h('h2', { id: 'round-title' }, text);
+  if (!round) return [title('No round yet'), h('p', { class: 'soft' }, 'The first batch has not been chosen.')];
+  const wanted = round.answered + round.remaining;
+  const rate = pace();
+  const left = rate > 0 && round.remaining ? ` · about ${duration(round.remaining / rate)} left` : '';
+  return [
+    title(`Round ${round.id}`),
+    h('p', { class: 'figure' }, h('b', {}, round.answered), h('span', { class: 'soft' }, ` of ${wanted}`), h('span', { class: 'end soft' }, percent(wanted ? round.answered / wanted : 1))),
+    progressBar(round.answered, wanted, `Round ${round.id}`),
+    h('p', { class: 'soft small' }, rate > 0 ? `${Math.round(rate)} a minute${left}` : `${counted(round.mine ?? 0, 'answer')} by you`),
+  ];
+}
+
+/** @param {number} minutes */
+function duration(minutes) {
+  if (minutes < 1) return 'a minute';
+  return minutes < 90 ? `${Math.round(minutes)} min` : `${(minutes / 60).toFixed(1)} h`;
+}
+
+/** @param {import('./state.js').PageState} state */
+function balanceCard(state) {
+  const shares = state.server?.balance ?? [];
+  const live = new Set(liveClasses(state).map((klass) => klass.id));
+  const rows = shares.filter((share) => live.has(share.class_id) || share.labelled);
+  const goals = rows.map((share) => share.target ?? 0);
+  const most = Math.max(1, ...rows.map((share) => share.labelled), ...goals);
+  const keys = { fill: 'before', round: 'this round', ...(goals.some(Boolean) ? { target: 'target' } : {}) };
+  return [h('h2', { id: 'balance-title' }, 'Class balance'), legend(keys), h('ul', { class: 'balance' }, ...rows.map((share) => balanceRow(className(state, share.class_id), share, most)))];
+}
+
+/** What the colours mean. @param {Record<string, string>} keys text by the name of the colour */
+export function legend(keys) {
+  return h('p', { class: 'legend soft small' }, ...Object.entries(keys).map(([key, text]) => h('span', {}, h('i', { class: `key-${key}` }), text)));
+}
+
+/** @param {string} name @param {import('./types.js').Share} share @param {number} most */
+function balanceRow(name, share, most) {
+  const target = share.target;
+  const old = h('span', { class: 'old' });
+  const fresh = h('span', { class: 'fresh' });
+  const mark = h('span', { class: 'mark', hidden: !target });
+  old.style.width = `${(100 * (share.labelled - share.round_labelled)) / most}%`;
+  fresh.style.width = `${(100 * share.round_labelled) / most}%`;
+  mark.style.insetInlineStart = `${(100 * (target ?? 0)) / most}%`;
+  const says = `${name}: ${share.labelled} labelled${target ? `, target ${Math.round(target)}` : ''}`;
+  return h('li', { title: says, 'aria-label': says }, nameTag(name), h('span', { class: 'track' }, old, fresh, mark), h('span', { class: 'count' }, share.labelled));
+}
+
+/** @param {import('./state.js').PageState} state */
+function teamCard({ server, annotator }) {
+  const names = server?.annotators ?? [];
+  const people = names.map((name) => h('li', {}, avatar(name), nameTag(name), name === annotator && h('span', { class: 'soft small' }, 'you')));
+  const overlap = server?.settings?.overlap ?? 1;
+  return [
+    h('h2', { id: 'team-title' }, 'Labelling'),
+    h('ul', { class: 'team' }, ...people),
+    overlap > 1 && h('p', { class: 'soft small' }, icon('people'), `Every image is shown to ${overlap} people.`),
+  ].filter((part) => part !== false);
+}
+
+/** The first letter of a name, on a colour of its own. @param {string} name */
+export function avatar(name) {
+  const [first = '?'] = [...name.trim()];
+  const hue = [...name].reduce((sum, letter) => (sum * 31 + (letter.codePointAt(0) ?? 0)) % 360, 7);
+  const circle = h('span', { class: 'avatar', 'aria-hidden': 'true' }, first.toLocaleUpperCase());
+  circle.style.setProperty('--hue', String(hue));
+  return circle;
+}

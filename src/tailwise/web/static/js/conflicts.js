@@ -1,0 +1,119 @@
+/** The screen where people's different answers are settled: as a class, or as "other". */
+import { get, imageUrl } from './api.js';
+import { avatar } from './cards.js';
+import { classButton } from './class_buttons.js';
+import { byId, counted, h, icon, keycap, nameTag } from './dom.js';
+import { note } from './link.js';
+import { answerText, liveClasses, store } from './state.js';
+import { toast } from './toast.js';
+import { makeZoom } from './zoom.js';
+
+/** @typedef {{annotator: string, kind: string, class_id: number|null}} Voice */
+/** @typedef {{image: string, answers: Voice[]}} Conflict */
+/** @typedef {{items: Conflict[], agreement: {cohen: number|null, krippendorff: number|null}}} Reply */
+
+/** @param {{settle: (image: string, class_id: number|null) => void}} acts */
+export function makeConflicts({ settle }) {
+  const place = byId('conflicts');
+  /** @type {Reply|null} */ let reply = null;
+  /** @type {Set<string>} */ const settled = new Set(); // also those whose settlement is still under way
+  let at = 0;
+  const stage = h('div', { class: 'stage still' });
+  const zoom = makeZoom(stage, { swiped: move, changed: () => {} });
+
+  const items = () => (reply?.items ?? []).filter((item) => !settled.has(item.image));
+
+  async function open() {
+    try {
+      reply = await get('/api/conflicts');
+    } catch (trouble) {
+      note(trouble);
+    }
+    draw();
+  }
+
+  /** @param {number|null} class_id */
+  function choose(class_id) {
+    const item = items()[at];
+    if (!item) return;
+    settled.add(item.image);
+    settle(item.image, class_id);
+    toast(`Settled as “${class_id === null ? 'other' : answerText(store.get(), { kind: 'label', class_id })}”`);
+    at = Math.min(at, Math.max(0, items().length - 1));
+    draw();
+  }
+
+  /** @param {number} step */
+  function move(step) {
+    at = Math.max(0, Math.min(items().length - 1, at + step));
+    draw();
+  }
+
+  function draw() {
+    const all = items();
+    const state = store.get();
+    at = Math.min(at, Math.max(0, all.length - 1));
+    place.dataset.ready = String(all.length);
+    const head = h('header', { class: 'view-head' }, h('h1', {}, all.length ? counted(all.length, 'conflict') : 'Conflicts'), agreementText(reply));
+    const item = all[at];
+    if (item) show(item);
+    place.replaceChildren(head, item ? desk(state, item, stage, choose) : nothing(state), all.length > 1 ? queue(all, at, (to) => move(to - at)) : '');
+  }
+
+  /** @param {Conflict} item */
+  function show({ image }) {
+    const photo = /** @type {HTMLImageElement} */ (h('img', { class: 'photo', src: imageUrl(image, 1280), alt: 'The image on which people differ', 'data-key': image, draggable: false }));
+    stage.replaceChildren(photo);
+    zoom.attach(photo);
+  }
+
+  return {
+    open,
+    choose,
+    move,
+    zoom: zoom.toggle,
+    atPlace: (/** @type {number} */ index) => liveClasses(store.get())[index]?.id,
+  };
+}
+
+/** @param {Reply|null} reply */
+function agreementText(reply) {
+  const { cohen = null, krippendorff = null } = reply?.agreement ?? {};
+  if (cohen === null && krippendorff === null) return '';
+  const figure = (/** @type {string} */ name, /** @type {number|null} */ value, /** @type {string} */ title) =>
+    value === null ? '' : h('span', { class: 'stat', title }, h('b', {}, value.toFixed(2).replace('-', '−')), ` ${name}`);
+  return h('p', { class: 'stats' },
+    figure('Cohen’s κ', cohen, 'Agreement of two people beyond chance: 1 is perfect, 0 is chance'),
+    figure('Krippendorff’s α', krippendorff, 'Agreement of all people beyond chance: 1 is perfect, 0 is chance'));
+}
+
+/** The image, who said what, and the classes to decide with. @param {import('./state.js').PageState} state @param {Conflict} item @param {HTMLElement} stage @param {(id: number|null) => void} choose */
+function desk(state, item, stage, choose) {
+  const voices = item.answers.map((voice) =>
+    h('li', {}, avatar(voice.annotator), nameTag(voice.annotator), h('button', { class: 'verdict', type: 'button', onclick: () => choose(voice.kind === 'label' ? voice.class_id : null), 'aria-label': `Settle as ${answerText(state, voice)}` }, nameTag(answerText(state, voice)))));
+  const said = new Set(item.answers.map((voice) => voice.class_id));
+  const classes = liveClasses(state).map((klass, at) => {
+    const button = classButton(klass, at, choose);
+    button.classList.toggle('said', said.has(klass.id));
+    return button;
+  });
+  const other = h('button', { class: 'class', type: 'button', 'data-class': 'other', onclick: () => choose(null) }, keycap('o'), h('span', { class: 'name' }, 'Other'));
+  return h('div', { class: 'desk' },
+    stage,
+    h('div', { class: 'verdicts' }, h('h2', {}, 'What was said'), h('ul', { class: 'voices' }, ...voices), h('h2', {}, 'What it is'), h('div', { class: 'classes', role: 'group', 'aria-label': 'Settle as' }, ...classes, other)));
+}
+
+/** @param {Conflict[]} all @param {number} at @param {(to: number) => void} go */
+function queue(all, at, go) {
+  const thumbs = all.slice(0, 60).map((item, index) =>
+    h('li', { class: 'thumb', ...(index === at ? { 'data-now': '' } : {}) },
+      h('button', { type: 'button', onclick: () => go(index), 'aria-label': `Conflict ${index + 1}` }, h('img', { src: imageUrl(item.image, 160), alt: '', loading: 'lazy' }))));
+  return h('ol', { class: 'strip', 'aria-label': 'All conflicts' }, ...thumbs);
+}
+
+/** @param {import('./state.js').PageState} state */
+function nothing(state) {
+  const shared = (state.server?.settings?.overlap ?? 1) > 1;
+  const text = shared ? 'Where several people answer the same image and differ, it appears here.' : 'Each image is shown to one person, so people can only differ where an image was answered again.';
+  return h('div', { class: 'message' }, h('div', { class: 'emblem' }, icon('check')), h('h2', {}, 'Nothing to settle'), h('p', { class: 'soft' }, text));
+}

@@ -1,0 +1,50 @@
+/** The keyboard: which key means what. Digits go by their place on the keyboard, so they work on every layout. */
+
+/** @typedef {Record<string, (event: KeyboardEvent) => void>} Bindings  by action: 'digit' gets the place of the class */
+
+/** @type {Record<string, string>} */
+const PLAIN = {
+  u: 'undo', Backspace: 'undo', s: 'skip', o: 'other', z: 'zoom', b: 'blind', g: 'grid', l: 'label', c: 'conflicts', r: 'rounds',
+  p: 'panel', '?': 'help', '/': 'filter', ArrowLeft: 'left', ArrowRight: 'right', ArrowUp: 'up', ArrowDown: 'down',
+  Enter: 'enter', ' ': 'space', Escape: 'escape', t: 'theme', x: 'except',
+};
+
+/** @param {KeyboardEvent} event @returns {string|null} the action, 'digit' for a class key */
+export function actionOf(event) {
+  if (event.isComposing) return null;
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === 'z' && !event.shiftKey) return 'undo';
+  if (event.ctrlKey || event.metaKey || event.altKey) return null;
+  if (placeOf(event) !== null) return 'digit';
+  return PLAIN[event.key.length === 1 ? event.key.toLowerCase() : event.key] ?? null;
+}
+
+/** The place of the class that a digit key stands for, from 0; shift adds ten. @param {KeyboardEvent} event @returns {number|null} */
+export function placeOf(event) {
+  const match = /^(?:Digit|Numpad)([0-9])$/.exec(event.code);
+  if (!match) return null;
+  if (event.code.startsWith('Numpad') && !/^[0-9]$/.test(event.key)) return null; // the pad's arrows
+  return ((Number(match[1]) + 9) % 10) + (event.shiftKey ? 10 : 0);
+}
+
+/** Whether the keys belong to a text box, a list or a dialog at the moment. @param {EventTarget|null} target */
+function taken(target) {
+  if (document.querySelector('dialog[open]')) return true;
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+}
+
+/** Enter and space on a focused button or link press it. @param {EventTarget|null} target @param {string} action */
+function presses(target, action) {
+  return (action === 'enter' || action === 'space') && target instanceof HTMLElement && target.closest('button, a, summary') !== null;
+}
+
+/** @param {() => Bindings} bindings those of the view that is open */
+export function listenToKeys(bindings) {
+  addEventListener('keydown', (event) => {
+    if (taken(event.target)) return;
+    const action = actionOf(event);
+    const act = action && !presses(event.target, action) ? bindings()[action] : undefined;
+    if (!act || (event.repeat && !/^(left|right|up|down)$/.test(String(action)))) return;
+    event.preventDefault();
+    act(event);
+  });
+}

@@ -1,0 +1,74 @@
+/** "Train and choose the next batch": started here, runs in the server, with its progress; labelling can go on meanwhile. */
+import { Refused, post } from './api.js';
+import { progressBar } from './cards.js';
+import { counted, h, icon } from './dom.js';
+import { look, note } from './link.js';
+import { store } from './state.js';
+import { toast } from './toast.js';
+
+const LARGEST = 1_000_000;
+
+/** One panel, made once, so that what was typed stays while the progress changes. @param {{quiet?: boolean}} [how] */
+export function nextRoundPanel({ quiet = false } = {}) {
+  const budget = /** @type {HTMLInputElement} */ (h('input', { type: 'number', min: '1', max: String(LARGEST), inputMode: 'numeric', class: 'budget' }));
+  const button = h('button', { class: quiet ? 'plain' : 'main', type: 'button', 'data-act': 'next', onclick: start }, icon('spark'), h('span', {}, ''));
+  const size = h('label', { class: 'size' }, 'Images in the batch', budget);
+  const bar = h('div', { class: 'job', hidden: true });
+  const fault = h('p', { class: 'fault', role: 'alert' });
+  const panel = h('div', { class: 'next-round' }, h('div', { class: 'next-row' }, button, size), bar, fault);
+  let asked = false;
+
+  async function start() {
+    if (!budget.reportValidity()) return;
+    asked = true;
+    fault.textContent = '';
+    button.toggleAttribute('disabled', true);
+    try {
+      await post('/api/next', budget.value ? { budget: Number(budget.value) } : {});
+    } catch (trouble) {
+      if (trouble instanceof Refused && !trouble.denied) fault.textContent = trouble.message;
+      else note(trouble);
+      asked = false;
+    }
+    await look();
+    asked = false;
+    update(store.get());
+  }
+
+  /** @param {import('./state.js').PageState} state */
+  function update({ server, link }) {
+    const job = server?.job;
+    const running = job?.state === 'running';
+    const text = server?.round ? 'Train and choose the next batch' : 'Choose the first batch';
+    button.lastElementChild?.replaceChildren(running ? 'Choosing …' : text);
+    const left = server?.round && !server.round.complete ? server.round.remaining : 0;
+    button.toggleAttribute('disabled', running || asked || link !== 'up' || left > 0);
+    button.title = left ? `${counted(left, 'image')} of this round to go` : '';
+    budget.placeholder = String(server?.round?.budget ?? 'auto');
+    size.hidden = running;
+    bar.hidden = !running;
+    if (running) {
+      const share = Math.round(100 * (job.share ?? 0));
+      bar.replaceChildren(progressBar(share, 100, 'Choosing the next batch'), h('p', { class: 'soft small' }, job.what || 'Working', h('span', { class: 'end' }, `${share}\u202f%`)));
+    }
+    if (job?.state === 'failed') fault.textContent = job.error ?? 'Choosing the next batch failed.';
+    else if (running) fault.textContent = '';
+  }
+
+  store.watch((state) => [state.server, state.link], update);
+  return panel;
+}
+
+/** Say when a batch that was being chosen is there, or has failed. */
+export function announceRounds() {
+  /** @type {number|null} */ let round = null;
+  let running = false;
+  store.watch((state) => [state.server?.round?.id, state.server?.job?.state], ({ server }) => {
+    if (!server) return;
+    const now = server.round?.id ?? null;
+    if (round !== null && now !== null && now !== round) toast(`Round ${now} is ready`);
+    if (running && server.job?.state === 'failed') toast(`No new batch: ${server.job.error ?? 'it failed'}`, { tone: 'bad', lasts: 8_000 });
+    running = server.job?.state === 'running';
+    round = now ?? round;
+  });
+}

@@ -1,0 +1,131 @@
+/** One person at work on one campaign: outbox, tabs, leases and answers, made when the server has said which campaign it is. */
+import { makeAnswering } from './answering.js';
+import { get, post } from './api.js';
+import { openDisk } from './disk.js';
+import { randomHex } from './ids.js';
+import { makeLease } from './lease.js';
+import { look, note } from './link.js';
+import { makeOutbox } from './outbox.js';
+import { paced } from './pace.js';
+import { pastOf } from './past.js';
+import { store } from './state.js';
+import { makeTabs } from './tabs.js';
+import { committed, emptyTimeline, open, toOpen, withPast, without } from './timeline.js';
+import { toast } from './toast.js';
+
+/** @typedef {import('./types.js').Op} Op @typedef {import('./types.js').Refusal} Refusal */
+
+const REMEMBERED = 50; // answers that can be looked back at after a reload
+const ORPHANS = 20_000; // ms between two looks for answers that other tabs have left behind
+const tab = randomHex(8);
+
+/** @param {string} campaign @param {() => string[]} alsoHeld images that this tab holds beside the timeline */
+export async function startSession(campaign, alsoHeld) {
+  const tabs = makeTabs({
+    campaign, tab,
+    mine: () => ({ annotator: store.get().annotator, images: [...open(store.get().line).map((item) => item.key), ...alsoHeld()] }),
+    yielded: drop,
+    answered: drop,
+    hungry: share,
+    changed: () => void (store.get().dry && lease.refill()),
+  });
+  // A page that was left while it was making the database keeps it shut as long as the browser keeps the page;
+  // a word on the channel makes the browser drop such a page, so it comes before the disk.
+  const living = await tabs.rollCall();
+  const disk = await openDisk(campaign);
+  const outbox = makeOutbox({ disk, post, tab, saved, refused, changed });
+  const pending = async () => new Set((await outbox.waiting()).filter((op) => op.type === 'answer').map((op) => op.image));
+  const lease = makeLease({ tabs, tab, pending, alsoHeld });
+  const answering = makeAnswering(outbox, tab, tabs);
+  store.set({ lasting: disk.lasting, refusals: await outbox.refusals() });
+
+  /** @param {string[]} images that another tab holds or has answered */
+  function drop(images) {
+    const { line } = store.get();
+    const left = without(line, new Set(images));
+    if (left.items.length === line.items.length) return;
+    store.set({ line: left });
+    void lease.refill();
+  }
+
+  /** Leave the farther half of the images to another tab of this person. */
+  function share() {
+    const mine = open(store.get().line).map((item) => item.key);
+    const farther = mine.slice(Math.max(1, Math.ceil(mine.length / 2)));
+    store.set({ line: without(store.get().line, new Set(farther)) });
+    tabs.claim();
+  }
+
+  /** @param {Op[]} ops that the server has committed */
+  function saved(ops) {
+    const { line, saved: before } = store.get();
+    store.set({ line: committed(line, new Set(ops.map((op) => op.key))), saved: before + ops.length });
+    paced(ops.filter((op) => op.type === 'answer').length);
+    // An image whose answer was taken back is to be held again.
+    void lease.refill({ renew: ops.some((op) => op.type === 'undo') });
+    void look();
+  }
+
+  /** @param {Refusal[]} refusals */
+  function refused(refusals) {
+    const undone = refusals.filter(({ op }) => op.type === 'undo');
+    for (const { message } of undone) toast(`Not undone: ${message}`, { tone: 'bad', lasts: 6_000 });
+    store.set({ refusals: [...store.get().refusals, ...refusals] });
+  }
+
+  /** @param {number} waiting @param {Error|null} trouble */
+  function changed(waiting, trouble) {
+    store.set({ waiting });
+    if (trouble) note(trouble);
+  }
+
+  /** Begin, or begin anew under another name: earlier answers first, then images. */
+  async function resume() {
+    await outbox.adopt(living);
+    const { annotator } = store.get();
+    const waiting = (await outbox.waiting()).filter((op) => op.annotator === annotator);
+    const history = await get('/api/history', { annotator, limit: REMEMBERED }).catch(note);
+    if (store.get().annotator !== annotator) return;
+    const past = pastOf(history?.items ?? [], waiting);
+    store.set({ line: toOpen(withPast(emptyTimeline(), /** @type {any} */ (past))), dry: false, begun: true });
+    await lease.refill();
+  }
+
+  /** @param {string} annotator */
+  async function rename(annotator) {
+    if (annotator === store.get().annotator) return;
+    if (store.get().annotator) await lease.releaseAll();
+    store.set({ annotator, line: emptyTimeline(), dry: false, begun: false });
+    await look();
+    await resume();
+  }
+
+  // Another round: images of the old one that nobody answered are no longer asked for.
+  /** @type {number|undefined} */ let round = store.get().server?.round?.id;
+  store.watch((state) => [state.server?.round?.id], ({ server, line }) => {
+    if (!server || server.round?.id === round) return;
+    round = server.round?.id;
+    store.set({ line: without(line, new Set(open(line).map((item) => item.key))), dry: false });
+    void lease.refill();
+  });
+  // The server is back, or others have given images back.
+  store.watch((state) => [state.link, state.server], ({ link, waiting }) => {
+    if (link !== 'up') return;
+    if (waiting) void outbox.flush();
+    void lease.refill();
+  });
+  // What a tab that crashed has left behind.
+  setInterval(async () => (await outbox.strays()) && void outbox.adopt(await tabs.rollCall()), ORPHANS);
+  addEventListener('pagehide', () => {
+    tabs.leave();
+    void lease.releaseAll();
+  });
+  addEventListener('pageshow', (event) => event.persisted && location.reload());
+
+  /** When nothing waits any more. @returns {Promise<void>} */
+  const quiet = async () => {
+    while (store.get().waiting) await new Promise((resolve) => setTimeout(resolve, 40));
+  };
+
+  return { answering, lease, resume, rename, quiet, outbox, tabs };
+}

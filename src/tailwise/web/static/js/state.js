@@ -1,0 +1,68 @@
+/** The page's state, and small questions that several views ask of it. */
+import { makeStore } from './store.js';
+import { emptyTimeline } from './timeline.js';
+
+/** @typedef {import('./types.js').ServerState} ServerState @typedef {import('./types.js').Klass} Klass */
+
+/**
+ * @typedef {object} PageState
+ * @property {string} annotator
+ * @property {ServerState|null} server          what /api/state said last
+ * @property {'starting'|'up'|'away'|'denied'} link
+ * @property {string} trouble                    the server's own words, when it refuses
+ * @property {import('./types.js').Timeline} line
+ * @property {boolean} begun                     earlier answers are known: images may be asked for
+ * @property {boolean} dry                       the server has no more images for this person now
+ * @property {number} elsewhere                  images that are in other tabs of this person
+ * @property {number} waiting                    answers that are not committed yet
+ * @property {number} saved                      commits seen since the page was opened
+ * @property {number} seen                       how many of them `server` takes into account, at least
+ * @property {import('./types.js').Refusal[]} refusals
+ * @property {boolean} lasting                   whether the outbox survives a reload
+ * @property {string} view
+ * @property {boolean} blind
+ */
+
+const BLIND = 'tailwise.blind';
+
+export const store = makeStore(
+  /** @type {PageState} */ ({
+    annotator: '', server: null, link: 'starting', trouble: '', line: emptyTimeline(), begun: false, dry: false, elsewhere: 0,
+    waiting: 0, saved: 0, seen: 0, refusals: [], lasting: true, view: 'label', blind: localStorage.getItem(BLIND) === 'yes',
+  }),
+);
+
+/** Classes that can be chosen, in their order. @param {PageState} state @returns {Klass[]} */
+export function liveClasses(state) {
+  return (state.server?.classes ?? []).filter((klass) => !klass.retired);
+}
+
+/** @param {PageState} state @param {number|null|undefined} id */
+export function className(state, id) {
+  return state.server?.classes.find((klass) => klass.id === id)?.name ?? '';
+}
+
+/** What an answer says, in words. @param {PageState} state @param {{kind: string, class_id?: number|null}|null} answer */
+export function answerText(state, answer) {
+  if (!answer) return '';
+  if (answer.kind.endsWith('other')) return 'other';
+  return answer.kind === 'skip' ? 'skipped' : className(state, answer.class_id);
+}
+
+/** Whether pre-labels are hidden: by the person, or by the campaign for all. @param {PageState} state */
+export function isBlind(state) {
+  return state.blind || Boolean(state.server?.settings?.blind);
+}
+
+export function toggleBlind() {
+  const blind = !store.get().blind;
+  localStorage.setItem(BLIND, blind ? 'yes' : 'no');
+  store.set({ blind });
+}
+
+/** The key of the class at a place: 1–9, 0, then with shift. @param {number} at @returns {{cap: string, says: string}|null} */
+export function keyOf(at) {
+  if (at >= 20) return null;
+  const digit = String((at + 1) % 10);
+  return at < 10 ? { cap: digit, says: digit } : { cap: `⇧${digit}`, says: `shift ${digit}` };
+}

@@ -1,0 +1,42 @@
+/** The strip of small images under the large one: where one was, where one goes; a click leads there. */
+import { imageUrl } from './api.js';
+import { byId, h } from './dom.js';
+import { answerText, store } from './state.js';
+import { movedTo, standing } from './timeline.js';
+
+const AROUND = 4;
+
+export function makeStrip() {
+  const strip = byId('strip');
+  /** @type {Map<string, HTMLElement>} */ let thumbs = new Map();
+  if (!matchMedia('(min-width: 760px) and (min-height: 640px)').matches) return; // a phone has no room for it
+
+  store.watch((state) => [state.line, state.server?.classes.length], (state) => {
+    const { items, cursor } = state.line;
+    const first = Math.max(0, Math.min(cursor - AROUND, items.length - 2 * AROUND - 1));
+    const near = items.slice(first, first + 2 * AROUND + 1);
+    const next = new Map(near.map((item) => [item.key, thumbs.get(item.key) ?? thumb(item.key)]));
+    near.forEach((item, at) => {
+      const place = /** @type {HTMLElement} */ (next.get(item.key));
+      const answer = standing(item);
+      const said = answer ? answerText(state, answer) : '';
+      place.toggleAttribute('data-now', first + at === cursor);
+      place.setAttribute('data-state', answer ? (answer.saved ? 'saved' : 'waiting') : 'open');
+      const button = /** @type {HTMLElement} */ (place.firstElementChild);
+      button.setAttribute('aria-label', `Image ${first + at + 1}${said ? `, ${said}` : ''}`);
+      button.toggleAttribute('aria-current', first + at === cursor);
+      const caption = /** @type {HTMLElement} */ (place.lastElementChild);
+      caption.textContent = said;
+    });
+    thumbs = next;
+    strip.replaceChildren(...next.values());
+  });
+}
+
+/** @param {string} key */
+function thumb(key) {
+  const go = () => store.set({ line: movedTo(store.get().line, key) });
+  return h('li', { class: 'thumb' },
+    h('button', { type: 'button', tabIndex: -1, onclick: go }, h('img', { src: imageUrl(key, 160), alt: '', loading: 'lazy', draggable: false })),
+    h('span', { class: 'said', dir: 'auto' }));
+}

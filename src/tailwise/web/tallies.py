@@ -1,0 +1,127 @@
+"""Counts for all who ask: exact while counting is quick, else as of a moment ago.
+
+With a million labels a count takes seconds, and eight pages ask every few seconds. Each count is a short read of its
+own: an answer cannot be committed while somebody reads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..campaign.answers import annotators, counts
+from ..campaign.ledger import Ledger
+from ..campaign.rounds import RoundProgress, progress
+
+QUICK = 0.005  # seconds of the processor that are no burden
+SHARE = 20  # a slow count is used twenty times as long as it took
+
+Result = TypeVar("Result")
+Counted = TypeVar("Counted")
+
+
+class Ask(Protocol):
+    """Puts one question to the ledger, beside the writer, and lets the writer in afterwards."""
+
+    def __call__(self, question: Callable[[Ledger], Result], /) -> Result:
+        """The answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Of the whole campaign."""
+
+    labelled: Mapping[int, int]  # by class id
+    annotators: tuple[str, ...]
+    conflicts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTally:
+    """Of one round."""
+
+    progress: RoundProgress
+    mine: Mapping[str, int]  # images that each person has answered
+    realised: Mapping[int, int]  # labels by class id
+
+
+class Remembered(Generic[Counted]):
+    """Counts when it must, and remembers what that took."""
+
+    def __init__(self, count: Callable[[Ask], Counted]) -> None:
+        self._count = count
+        self._turn = threading.Lock()
+        self._kept: Counted | None = None
+        self._cost = 0.0
+        self._until = 0.0
+
+    def get(self, ask: Ask) -> Counted:
+        """The counts; those from before while they are fresh enough, or while somebody else is counting anew."""
+        kept = self._kept
+        if kept is not None and self._cost > QUICK and (time.monotonic() < self._until or self._turn.locked()):
+            return kept
+        with self._turn:
+            started = time.thread_time()  # not the clock: on a busy machine everything takes long
+            self._kept = fresh = self._count(ask)
+            self._cost = time.thread_time() - started
+            self._until = time.monotonic() + SHARE * self._cost
+            return fresh
+
+
+class Tallies:
+    """Those of the campaign and of its newest round."""
+
+    def __init__(self) -> None:
+        self._campaign = Remembered(count)
+        self._round: tuple[int, Remembered[RoundTally]] = (0, Remembered(lambda ask: count_round(ask, 0)))
+
+    def get(self, ask: Ask) -> Tally:
+        """Of the campaign."""
+        return self._campaign.get(ask)
+
+    def of_round(self, ask: Ask, number: int) -> RoundTally:
+        """Of a round; what is remembered of another one is forgotten."""
+        known, remembered = self._round
+        if known != number:
+            remembered = Remembered(lambda ask: count_round(ask, number))
+            self._round = (number, remembered)
+        return remembered.get(ask)
+
+
+def count(ask: Ask) -> Tally:
+    """Count the campaign now."""
+    conflicts: Any = ask(lambda ledger: ledger.read("SELECT count(*) FROM conflict")[0][0])
+    return Tally(ask(counts), tuple(ask(annotators)), conflicts)
+
+
+def count_round(ask: Ask, number: int) -> RoundTally:
+    """Count a round now."""
+    return RoundTally(
+        ask(lambda ledger: progress(ledger, number)),
+        ask(lambda ledger: answered(ledger, number)),
+        ask(lambda ledger: realised(ledger, number)),
+    )
+
+
+def answered(ledger: Ledger, number: int) -> dict[str, int]:
+    """How many images of a round each person has answered."""
+    rows = ledger.read(
+        "SELECT a.annotator, count(*) FROM round_image AS r JOIN answer AS a ON a.image_id = r.image_id "
+        "WHERE r.round_id = ? GROUP BY a.annotator",
+        (number,),
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def realised(ledger: Ledger, number: int) -> dict[int, int]:
+    """Decided images of a round by class id."""
+    rows = ledger.read(
+        "SELECT l.class_id, count(*) FROM current_label AS l "
+        "JOIN round_image AS r ON r.image_id = l.image_id AND r.round_id = ? GROUP BY l.class_id",
+        (number,),
+    )
+    return {row[0]: row[1] for row in rows}

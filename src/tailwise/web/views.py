@@ -1,0 +1,195 @@
+"""What a request is shown, as functions of the ledger: rows in, wire objects out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from .. import __version__
+from ..campaign import answers, rounds
+from ..campaign.agreement import annotator_agreement
+from ..campaign.classes import list_classes
+from ..campaign.images import find_image
+from ..campaign.leases import Leased
+from ..campaign.ledger import CURRENT_SCHEMA, Ledger, read_meta
+from ..campaign.state import Settings, read_settings
+from . import wire
+from .sight import Glimpse, Sight
+from .tallies import Ask, RoundTally, Tallies, realised
+
+KEYS = "1234567890"
+PAIR = 2
+
+
+def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: wire.Job) -> wire.State:
+    """All that the page shows around the image."""
+    settings, current, classes, name, blind = ask(lambda ledger: _surroundings(ledger, sight))
+    tally = tallies.get(ask)
+    of_round = tallies.of_round(ask, current.id) if current else None
+    return wire.State(
+        campaign=name,
+        classes=classes,
+        round=_progress(current, of_round, annotator) if current and of_round else None,
+        balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),
+        settings=wire.Habits(overlap=settings.overlap, blind=blind),
+        job=job,
+        annotators=list(tally.annotators),
+        conflicts=tally.conflicts,
+        schema_version=CURRENT_SCHEMA,
+        version=__version__,
+    )
+
+
+def key_of(place: int) -> str:
+    """The key for the class at a place: ten digits, then with shift.
+
+    >>> key_of(0), key_of(9), key_of(10), key_of(20)
+    ('1', '0', '⇧1', '')
+    """
+    shift, digit = divmod(place, len(KEYS))
+    return ("", "⇧")[shift] + KEYS[digit] if shift < PAIR else ""
+
+
+def pictures(ledger: Ledger, leased: Iterable[Leased], version: str | None, sight: Sight) -> wire.Pictures:
+    """Images to be answered, with as much of the model's guess as people are to see."""
+    glimpse = sight.through(ledger, version)
+    return wire.Pictures(images=[_picture(one, glimpse) for one in leased])
+
+
+def history(ledger: Ledger, annotator: str, limit: int) -> wire.History:
+    """What one person said last, the latest first."""
+    given = answers.history(ledger, annotator, limit=limit)
+    return wire.History(items=[_past(ledger, one) for one in given])
+
+
+def conflicts(ask: Ask, sight: Sight) -> wire.Conflicts:
+    """Images on which people differ, and how far they agree on the whole."""
+    found = ask(annotator_agreement)
+    kappas = [pair.kappa.value for pair in found.pairs if pair.kappa.value is not None]
+    items = ask(lambda ledger: [_conflict(ledger, one, sight) for one in answers.conflicts(ledger)])
+    return wire.Conflicts(
+        items=items,
+        agreement=wire.Agreement(
+            cohen=sum(kappas) / len(kappas) if kappas else None,
+            krippendorff=found.alpha.value,
+            images=found.alpha.images,
+        ),
+    )
+
+
+def all_rounds(ask: Ask) -> wire.Rounds:
+    """Every round with what was foreseen and what came."""
+    return wire.Rounds(items=[ask(partial(_round, one=one)) for one in ask(rounds.list_rounds)])
+
+
+def _surroundings(
+    ledger: Ledger, sight: Sight
+) -> tuple[Settings, rounds.Round | None, list[wire.Klass], wire.CampaignName, bool]:
+    """What is read quickly, at one moment."""
+    settings = read_settings(ledger)
+    known = sorted(list_classes(ledger, retired=True), key=lambda one: one.retired)
+    classes = [
+        wire.Klass(id=one.id, name=one.name, key=key_of(at), retired=one.retired) for at, one in enumerate(known)
+    ]  # fmt: skip
+    name = wire.CampaignName(id=read_meta(ledger, "campaign") or "", name=settings.name or ledger.folder.name)
+    return settings, rounds.current_round(ledger), classes, name, sight.is_blind(ledger)
+
+
+def _progress(current: rounds.Round, tally: RoundTally, annotator: str | None) -> wire.RoundProgress:
+    found = tally.progress
+    return wire.RoundProgress(
+        id=current.id, budget=current.budget, answered=found.done, remaining=found.remaining, complete=found.complete,
+        mine=tally.mine.get(annotator or "", 0),
+    )  # fmt: skip
+
+
+def _balance(
+    current: rounds.Round | None, labelled: Mapping[int, int], fresh: Mapping[int, int]
+) -> list[wire.ClassBalance]:  # fmt: skip
+    expected, wanted = foreseen(current) if current else ({}, {})
+    before = _by_class(class_ids(current), current.why.get("counts")) if current else {}
+    target = {number: before.get(number, 0.0) + share for number, share in wanted.items()}
+    return [
+        wire.ClassBalance(
+            class_id=number,
+            labelled=count,
+            round_labelled=fresh.get(number, 0),
+            expected=expected.get(number),
+            target=target.get(number),
+        )
+        for number, count in labelled.items()
+    ]
+
+
+def foreseen(one: rounds.Round) -> tuple[dict[int, float], dict[int, float]]:
+    """Expected counts and target of a round's batch by class id; empty where it was not chosen by a model."""
+    numbers = class_ids(one)
+    return _by_class(numbers, one.why.get("expected_counts")), _by_class(numbers, one.why.get("target"))
+
+
+def class_ids(one: rounds.Round) -> list[int]:
+    """The order of a round's counts."""
+    return [int(number) for number in one.why.get("class_ids") or []]
+
+
+def _by_class(numbers: list[int], values: object) -> dict[int, float]:
+    known = values if isinstance(values, list) and len(values) == len(numbers) else []
+    return {number: float(value) for number, value in zip(numbers, known, strict=False) if value is not None}
+
+
+def _picture(one: Leased, glimpse: Glimpse) -> wire.Picture:
+    return wire.Picture(
+        key=one.key, width=one.width or 0, height=one.height or 0, rank=one.rank, lease_until=one.until,
+        prelabel=glimpse.prelabel(one.image, one.predicted, one.confidence),
+    )  # fmt: skip
+
+
+def _past(ledger: Ledger, one: answers.Given) -> wire.Past:
+    image = find_image(ledger, one.image).key
+    return wire.Past(event=one.event_id, key=one.key, image=image, kind=one.kind, class_id=one.class_id, at=one.at)
+
+
+def _conflict(ledger: Ledger, one: answers.Conflict, sight: Sight) -> wire.Conflict:
+    image = find_image(ledger, one.image)
+    rows = ledger.read(
+        "SELECT i.predicted, i.confidence, r.model_version FROM round_image AS i JOIN round AS r ON r.id = i.round_id "
+        "WHERE i.image_id = ? ORDER BY r.id DESC LIMIT 1",
+        (one.image,),
+    )
+    predicted, confidence, version = rows[0] if rows else (None, None, None)
+    return wire.Conflict(
+        image=image.key, width=image.width or 0, height=image.height or 0,
+        prelabel=sight.through(ledger, version).prelabel(image.id, predicted, confidence),
+        answers=[wire.Voice(annotator=v.annotator, kind=v.kind, class_id=v.class_id) for v in one.answers],
+    )  # fmt: skip
+
+
+def _round(ledger: Ledger, one: rounds.Round) -> wire.Round:
+    why = one.why
+    fresh, found = realised(ledger, one.id), rounds.progress(ledger, one.id)
+    expected, target = foreseen(one)
+    numbers = sorted({*fresh, *expected, *target})
+    return wire.Round(
+        id=one.id, opened_at=one.opened_at, closed_at=one.closed_at, budget=one.budget, answered=found.done,
+        strategy=one.strategy, balance=one.balance, lam=_number(why, "lam"), model_version=one.model_version,
+        counts=[
+            wire.ClassCount(class_id=n, expected=expected.get(n), target=target.get(n), realised=fresh.get(n, 0))
+            for n in numbers
+        ],
+        certificate=_certificate(why),
+    )  # fmt: skip
+
+
+def _certificate(why: Mapping[str, Any]) -> wire.Certificate | None:
+    if not why.get("status"):
+        return None
+    return wire.Certificate(
+        status=str(why["status"]), objective=_number(why, "objective"), bound=_number(why, "bound"),
+        gap=_number(why, "gap"), l1=_number(why, "l1"), seconds=_number(why, "seconds"),
+    )  # fmt: skip
+
+
+def _number(why: Mapping[str, Any], name: str) -> float | None:
+    value = why.get(name)
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,119 @@
+"""The one thread that writes: pieces of work in, their results out once they are on the disk.
+
+All that waits when a transaction begins shares it, and its one sync of the disk (group commit); a piece that fails is
+taken back alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ..campaign.ledger import Ledger
+from ..errors import LedgerBusy
+from .gate import Gate
+
+MOST_AT_ONCE = 128
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A piece of work that writes, and whom to tell."""
+
+    work: Callable[[], Any]
+    reply: Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """In place of a result."""
+
+    error: BaseException
+
+
+class Writer:
+    """Writes for everybody; `close` writes what was taken on before it returns."""
+
+    def __init__(self, ledger: Ledger, gate: Gate) -> None:
+        self._ledger = ledger
+        self._gate = gate
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._closed = False
+        self._closing = threading.Lock()  # an order is either before the end of the queue, or refused
+        self._thread = threading.Thread(target=self._run, name="tailwise-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], Result]) -> Future[Result]:
+        """Take on a piece of work; its result comes after the commit."""
+        reply: Future[Result] = Future()
+        with self._closing:
+            if self._closed:
+                raise LedgerBusy("the server is stopping; nothing was written: try again when it is back")
+            self._orders.put(Order(work, reply))
+        return reply
+
+    async def write(self, work: Callable[[], Result]) -> Result:
+        """The same for the event loop."""
+        return await asyncio.wrap_future(self.submit(work))
+
+    def close(self) -> None:
+        """Write what waits, then end the thread."""
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                self._orders.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        going = True
+        while going:
+            batch, going = self._waiting()
+            if batch:
+                self._commit(batch)
+
+    def _waiting(self) -> tuple[list[Order], bool]:
+        """All orders that wait, at least one; and whether more may come."""
+        found: list[Order] = []
+        order = self._orders.get()
+        while order is not None:
+            if order.reply.set_running_or_notify_cancel():
+                found.append(order)
+            if len(found) == MOST_AT_ONCE or self._orders.empty():
+                return found, True
+            order = self._orders.get()
+        return found, False
+
+    def _commit(self, batch: list[Order]) -> None:
+        try:
+            outcomes = self._written(batch)
+        except BaseException as error:  # whatever it is, nobody may wait for ever
+            outcomes = [Failed(error)] * len(batch)
+        for order, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Failed):
+                order.reply.set_exception(outcome.error)
+            else:
+                order.reply.set_result(outcome)
+
+    def _written(self, batch: list[Order]) -> list[Any]:
+        """Results and failures of a batch, on the disk when this returns."""
+        with self._gate.alone(), self._ledger.writing() as connection:
+            outcomes = []
+            for order in batch:
+                outcomes.append(self._outcome(order))
+                if not connection.in_transaction:  # a full disk has ended it: nothing of the batch is kept
+                    raise outcomes[-1].error
+            return outcomes
+
+    def _outcome(self, order: Order) -> Any:  # noqa: ANN401 — whatever the work gives
+        try:
+            with self._ledger.writing():
+                return order.work()
+        except Exception as error:
+            return Failed(error)

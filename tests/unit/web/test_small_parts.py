@@ -1,0 +1,269 @@
+"""The small parts of the server: its token, its own files, counts, guesses, and Label Studio's configuration."""
+
+from __future__ import annotations
+
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tailwise.campaign.answers import Answer, record
+from tailwise.campaign.classes import add_classes
+from tailwise.campaign.ledger import Ledger
+from tailwise.campaign.rounds import Pick, open_round
+from tailwise.errors import BadFile, BadInput, LedgerBusy, NewerLedger, PoolExhausted, UnknownName
+from tailwise.web import static_files, tallies
+from tailwise.web.guesses import Guessed, Guesses
+from tailwise.web.label_control import Control, read_control
+from tailwise.web.refusal import Refusal, refusal_of
+from tailwise.web.sight import Glimpse
+from tailwise.web.tallies import Ask, Tallies
+from tailwise.web.token import campaign_token
+from tailwise.web.views import key_of
+
+# The token.
+
+
+def test_the_token_is_made_once_and_is_its_owners(tmp_path: Path) -> None:
+    token = campaign_token(tmp_path)
+    assert len(token) >= 32
+    assert campaign_token(tmp_path) == token
+    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
+
+
+def test_a_token_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    campaign_token(tmp_path)
+    (tmp_path / "token").chmod(0o644)
+    campaign_token(tmp_path)
+    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
+
+
+def test_a_new_token_replaces_the_old_one(tmp_path: Path) -> None:
+    first = campaign_token(tmp_path)
+    second = campaign_token(tmp_path, renew=True)
+    assert first != second
+    assert campaign_token(tmp_path) == second
+
+
+def test_a_token_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadFile, match="delete it to get a new one"):
+        campaign_token(tmp_path)
+
+
+# The page's own files.
+
+
+def test_every_file_of_a_known_kind_is_loaded_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "js").mkdir()
+    (tmp_path / "js" / "main.js").write_text("1")
+    (tmp_path / "index.html").write_text("<p>")
+    (tmp_path / "notes.py").write_text("secret")
+    (tmp_path / ".hidden").write_text("secret")
+    found = static_files.load(tmp_path)
+    assert set(found) == {"js/main.js", "index.html"}
+    assert found["js/main.js"].kind == "text/javascript; charset=utf-8"
+    assert found["js/main.js"].etag != found["index.html"].etag
+
+
+def test_the_page_is_there_and_without_it_nothing_breaks(tmp_path: Path) -> None:
+    assert static_files.PAGE in static_files.load()
+    assert static_files.load(tmp_path / "none") == {}
+
+
+# Errors on the wire.
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(BadInput("x"), 400), (BadFile("x"), 400), (UnknownName("x"), 404), (LedgerBusy("x"), 409),
+     (NewerLedger("x"), 409), (PoolExhausted("x"), 409)],
+)  # fmt: skip
+def test_every_error_of_the_library_has_a_status(error: Exception, status: int) -> None:
+    assert refusal_of(error).status == status  # type: ignore[arg-type]
+
+
+def test_a_message_is_cut_and_always_text() -> None:
+    body = Refusal(400, "x", "\ud800" * 5000).body()
+    assert len(body) < 8000
+    body.decode("utf-8")
+
+
+# Counts.
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    made = Ledger.create(tmp_path / "campaign")
+    add_classes(made, ["cat", "dog"])
+    with made.writing() as connection:
+        connection.execute("INSERT INTO folder (id, path) VALUES (1, '/photos')")
+        connection.executemany(
+            "INSERT INTO image (id, key, folder_id, path, added_at) VALUES (?, ?, 1, ?, 0)",
+            [(number, f"{number:016x}", f"{number}.png") for number in range(1, 5)],
+        )
+    return made
+
+
+def say(ledger: Ledger, image: int, annotator: str = "ada", cls: int = 1) -> None:
+    record(ledger, [Answer(f"{annotator}-key-{image}-{cls}", image, annotator, "label", cls)])
+
+
+def asking(ledger: Ledger) -> Ask:
+    return lambda question: question(ledger)
+
+
+def test_quick_counts_are_always_exact(ledger: Ledger) -> None:
+    with ledger:
+        counted = Tallies()
+        for number in range(1, 4):
+            say(ledger, number)
+            assert counted.get(asking(ledger)).labelled == {1: number, 2: 0}
+        say(ledger, 1, "bob", 2)
+        assert counted.get(asking(ledger)) == tallies.Tally({1: 2, 2: 0}, ("ada", "bob"), 1)
+
+
+def test_a_round_is_counted_by_person_and_class(ledger: Ledger) -> None:
+    with ledger:
+        open_round(ledger, [Pick(1), Pick(2), Pick(3)], budget=3, strategy="random")
+        for number, annotator, cls in ((1, "ada", 1), (2, "ada", 2), (2, "bob", 2), (4, "bob", 1)):
+            say(ledger, number, annotator, cls)
+        counted = Tallies()
+        found = counted.of_round(asking(ledger), 1)
+        assert (found.mine, found.realised) == ({"ada": 2, "bob": 1}, {1: 1, 2: 1})
+        assert (found.progress.done, found.progress.remaining) == (2, 1)
+        open_round(ledger, [Pick(4)], budget=1, strategy="random")
+        assert counted.of_round(asking(ledger), 2).mine == {"bob": 1}
+
+
+def test_slow_counts_are_used_for_a_while_and_then_made_again() -> None:
+    made = 0
+
+    def count(_: Ask) -> int:
+        nonlocal made
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+        made += 1
+        return made
+
+    counted = tallies.Remembered(count)
+    never: Any = None
+    assert [counted.get(never) for _ in range(3)] == [1, 1, 1]
+    until(lambda: counted.get(never) == 2)
+    assert made == 2
+
+
+def until(question: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not question():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_while_one_counts_slowly_the_others_get_what_was_counted_before() -> None:
+    entered, go = threading.Event(), threading.Event()
+    results = iter([1, 2])
+
+    def count(_: Ask) -> int:
+        result = next(results)
+        if result == 2:
+            entered.set()
+            go.wait(30)
+        end = time.thread_time() + 0.02
+        while time.thread_time() < end:
+            pass
+        return result
+
+    counted = tallies.Remembered(count)
+    never: Any = None
+    assert counted.get(never) == 1
+    counted._until = 0.0  # it has been long enough
+    found: list[int] = []
+    counting = threading.Thread(target=lambda: found.append(counted.get(never)))
+    counting.start()
+    entered.wait(30)
+    assert counted.get(never) == 1
+    go.set()
+    counting.join()
+    assert found == [2]
+
+
+# Guesses.
+
+GUESSED = Guessed("v1", np.array([3, 7]), np.array([[1, 2], [2, 1]]), np.array([[0.8, 0.2], [0.6, 0.4]]))
+
+
+def test_guesses_are_found_by_image() -> None:
+    assert GUESSED.top(7) == [(2, 0.6), (1, 0.4)]
+    for unknown in (0, 5, 8, 10**12):
+        assert GUESSED.top(unknown) == []
+
+
+def test_guesses_are_read_from_a_file_in_any_order_and_never_unpickled(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", ids=[7, 3], classes=[[2, 1], [1, 2]], confidence=[[0.6, 0.4], [0.8, 0.2]])
+    assert Guessed.read(tmp_path / "a.npz", "v1").top(3) == [(1, 0.8), (2, 0.2)]
+    np.savez(tmp_path / "b.npz", ids=np.array([{}], dtype=object), classes=[[1]], confidence=[[1.0]])
+    with pytest.raises(ValueError, match="pickle"):
+        Guessed.read(tmp_path / "b.npz", "v1")
+
+
+def test_the_guesses_of_a_model_are_asked_for_once() -> None:
+    asked: list[str] = []
+    guesses = Guesses(asked.append)
+    assert guesses.of(None) is None
+    assert [guesses.of("v1") for _ in range(3)] == [None] * 3
+    assert asked == ["v1"]
+    guesses.keep(GUESSED)
+    assert guesses.of("v1") is GUESSED
+    assert guesses.of("v2") is None
+    guesses.give_up("v2")
+    assert guesses.failed("v2")
+    assert asked == ["v1", "v2"]
+
+
+def test_a_pre_label_is_shown_with_the_likeliest_classes_or_alone_or_not_at_all() -> None:
+    whole = Glimpse(blind=False, guessed=GUESSED).prelabel(7, 2, 0.6)
+    assert whole is not None
+    assert [(one.class_id, one.confidence) for one in whole.top] == [(2, 0.6), (1, 0.4)]
+    alone = Glimpse(blind=False, guessed=None).prelabel(7, 2, 1.0000001)
+    assert alone is not None
+    assert [(one.class_id, one.confidence) for one in alone.top] == [(2, 1.0)]
+    assert Glimpse(blind=True, guessed=GUESSED).prelabel(7, 2, 0.6) is None
+    assert Glimpse(blind=False, guessed=GUESSED).prelabel(7, None, None) is None
+
+
+def test_twenty_classes_have_keys() -> None:
+    keys = [key_of(place) for place in range(25)]
+    assert keys[:10] == list("1234567890")
+    assert keys[10:20] == [f"⇧{digit}" for digit in "1234567890"]
+    assert keys[20:] == [""] * 5
+
+
+# Label Studio's configuration.
+
+
+def test_the_control_and_its_aliases_are_read() -> None:
+    config = (
+        '<View><Header value="x"/><Choices name="kind" toName="img"><Choice value="owl" alias="o"/>'
+        '<View><Choice value="kite"/></View><Choice/></Choices><Choices name="second" toName="img"/></View>'
+    )
+    control = read_control(config)
+    assert (control.from_name, control.to_name) == ("kind", "img")
+    assert [control.choice(name) for name in ("owl", "kite", "heron")] == ["o", "kite", "heron"]
+
+
+@pytest.mark.parametrize("config", [None, "", "<View/>", "<View><Labels name='x'/></View>"])
+def test_without_choices_our_own_names_are_used(config: str | None) -> None:
+    assert read_control(config) == Control("label", "image")
+
+
+@pytest.mark.parametrize("config", ["x", "<a>", "<!DOCTYPE a><a/>", "<a>" * 100 + "</a>" * 100])
+def test_a_configuration_that_is_none_is_refused(config: str) -> None:
+    with pytest.raises(BadInput):
+        read_control(config)

@@ -1,0 +1,234 @@
+"""Label Studio's side of the wire: health, setup, predictions with the campaign's model, annotations that come in."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tailwise.campaign.campaign import Campaign
+from tailwise.web.serve import Options
+
+from .api_client import Api, reopened, serving_api
+from .conftest import Plan, make_campaign, until
+
+CONFIG = (
+    '<View><Image name="photo" value="$image"/><Choices name="animal" toName="photo">'
+    '<Choice value="cat" alias="felis"/><Choice value="dog"/><Choice value="owl"/></Choices></View>'
+)
+OPTIONS = Options(port=0, ml_backend=True)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A campaign whose second round has a model."""
+    home = tmp_path_factory.mktemp("ml")
+    make_campaign(home, Plan(images=30, settings={"budget": 6}, chosen=0))
+    with Campaign.open(home / "campaign") as campaign:
+        for path in [f"{number:03}_{number % 3}.png" for number in range(12)]:
+            campaign.label(path, int(Path(path).stem[-1]) + 1)
+        campaign.next(seed=1)
+    with reopened(home / "campaign", OPTIONS) as api:
+        yield api
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    with serving_api(tmp_path, OPTIONS, images=6) as made:
+        yield made
+
+
+def task(number: int, image: str) -> dict[str, Any]:
+    return {"id": number, "data": {"image": image}, "annotations": [], "predictions": [], "meta": {}, "project": 1}
+
+
+def annotation(number: int, choice: str | None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    result = [{"from_name": "animal", "to_name": "photo", "type": "choices", "value": {"choices": [choice]}}]
+    return {
+        "id": 100 + number, "task": number, "completed_by": {"id": 7, "email": "ann@example.org"},
+        "was_cancelled": choice is None, "created_at": "2026-11-01T10:00:00.000000Z",
+        "result": result if choice else [], **more,
+    }  # fmt: skip
+
+
+def hook(api: Api, action: str, **body: Any) -> int:  # noqa: ANN401
+    """Send what Label Studio sends; gives how many annotations were accepted."""
+    answer = api.client.post("/webhook", json={"action": action, "project": {"id": 1}, **body})
+    assert answer.status_code == 202, answer.text
+    return int(answer.json()["accepted"])
+
+
+def answers(api: Api) -> list[tuple[Any, ...]]:
+    return api.rows(
+        "SELECT i.path, a.annotator, a.kind, c.name FROM answer AS a JOIN image AS i ON i.id = a.image_id "
+        "LEFT JOIN class AS c ON c.id = a.class_id ORDER BY i.path, a.annotator"
+    )
+
+
+def test_health_is_told_at_once_to_everybody(api: Api) -> None:
+    started = time.monotonic()
+    answer = httpx.get(f"{api.serving.url}health", trust_env=False)
+    assert time.monotonic() - started < 1
+    assert (answer.status_code, answer.json()["status"]) == (200, "UP")
+
+
+def test_all_else_needs_the_token_which_label_studio_shows_as_a_password(api: Api) -> None:
+    body = {"project": "1.17", "schema": CONFIG}
+    url = f"{api.serving.url}setup"
+    assert httpx.post(url, json=body, trust_env=False).status_code == 401
+    assert httpx.post(url, json=body, auth=("tailwise", "wrong" * 8), trust_env=False).status_code == 401
+    assert httpx.post(url, json=body, auth=("tailwise", api.serving.token or ""), trust_env=False).status_code == 200
+    for text in ("Basic !!!", "Basic", "Bearer x", "Basic " + base64.b64encode(b"\xff\xfe").decode()):
+        assert httpx.post(url, json=body, headers={"Authorization": text}, trust_env=False).status_code == 401
+    state = httpx.get(f"{api.serving.url}api/state", auth=("tailwise", api.serving.token or ""), trust_env=False)
+    assert state.status_code == 401, "a password opens only the routes that Label Studio uses"
+
+
+def test_without_the_option_there_are_no_such_routes(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=1) as plain:
+        for path in ("/health", "/setup", "/predict", "/webhook"):
+            assert plain.client.get(path).status_code == 404
+
+
+def test_before_the_first_model_setup_says_so_and_predictions_are_empty(api: Api) -> None:
+    setup = {"project": "1", "schema": CONFIG, "hostname": "http://ls:8080", "access_token": "x", "extra_params": None}
+    assert api.post("/setup", **setup) == {"model_version": "untrained"}
+    told = api.post("/predict", tasks=[task(1, "000_0.png"), task(2, "nowhere.png")], label_config=CONFIG)
+    assert [one["result"] for one in told["results"]] == [[], []]
+
+
+def test_setup_names_the_model_quickly(trained: Api) -> None:
+    started = time.monotonic()
+    version = trained.post("/setup", project="1", schema=CONFIG)["model_version"]
+    assert time.monotonic() - started < 3
+    assert trained.rows("SELECT version FROM model") == [(version,)]
+
+
+def test_predictions_are_those_of_the_model_in_the_names_of_the_configuration(trained: Api) -> None:
+    names = [
+        "000_0.png", "/data/local-files/?d=images/001_1.png", "/data/upload/1/1f0c2a9b-002_2.png", "nowhere.png",
+        "https://evil.example/003_0.png", "s3://bucket/images/004_1.png",
+    ]  # fmt: skip
+    tasks = [task(number, name) for number, name in enumerate(names)]
+    told = trained.post("/predict", tasks=tasks, label_config=CONFIG, project="1", params={"context": None})
+    assert told["model_version"] == trained.rows("SELECT version FROM model")[0][0]
+    assert len(told["results"]) == len(names)
+    with Campaign.open(trained.folder, read_only=True) as campaign:
+        expected = model_says(campaign)
+    for name, one in zip(names, told["results"], strict=True):
+        assert one["model_version"] == told["model_version"]
+        if name == "nowhere.png":
+            assert (one["result"], one["score"]) == ([], 0.0)
+            continue
+        (region,) = one["result"]
+        assert (region["from_name"], region["to_name"], region["type"]) == ("animal", "photo", "choices")
+        cls, score = expected[name.rsplit("/", 1)[-1].split("-")[-1]]
+        assert region["value"]["choices"] == [{"cat": "felis"}.get(cls, cls)]
+        assert one["score"] == pytest.approx(score, abs=1e-6)
+
+
+def model_says(campaign: Campaign) -> dict[str, tuple[str, float]]:
+    """Class and probability by file, asked of the model itself."""
+    import numpy as np
+
+    from tailwise.campaign.images import usable_images
+    from tailwise.campaign.models import predict
+
+    images = usable_images(campaign.ledger)
+    found = predict(campaign, np.array([image.id for image in images]))
+    names = {one.id: one.name for one in campaign.classes()}
+    best, score = found.best()
+    paths = {image.id: image.path for image in images}
+    return {
+        paths[image]: (names[cls], share)
+        for image, cls, share in zip(found.images.tolist(), best.tolist(), score.tolist(), strict=True)
+    }
+
+
+def test_no_tasks_no_predictions(trained: Api) -> None:
+    assert trained.post("/predict", tasks=[])["results"] == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{}, {"data": None}, {"data": []}, {"data": {"image": 5}}, {"data": {"text": "x"}}, {"data": {"image": ""}}],
+    ids=str,
+)
+def test_a_task_without_an_image_gets_an_empty_prediction(trained: Api, odd: dict[str, Any]) -> None:
+    assert trained.post("/predict", tasks=[odd])["results"][0]["result"] == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["<View>", "no xml", "<!DOCTYPE x [<!ENTITY a 'b'>]><View>&a;</View>", "<View>" * 1000 + "</View>" * 1000],
+    ids=["cut", "text", "entities", "deep"],
+)
+def test_a_configuration_that_cannot_be_read_is_refused(api: Api, config: str) -> None:
+    assert api.refused("/setup", schema=config) == (400, "bad_input")
+    assert api.refused("/predict", tasks=[], label_config=config) == (400, "bad_input")
+
+
+def test_larger_bodies_are_read_here_and_only_here(api: Api) -> None:
+    large = {"tasks": [task(1, "x" * (3 << 20))]}
+    assert api.client.post("/predict", json=large).status_code == 200
+    assert api.client.post("/api/answers", json=large).status_code == 413
+    assert api.client.post("/predict", json={"tasks": [task(1, "x" * (9 << 20))]}).status_code == 413
+
+
+def test_an_annotation_is_recorded_after_the_answer(api: Api) -> None:
+    started = time.monotonic()
+    assert hook(api, "ANNOTATION_CREATED", annotation=annotation(1, "dog"), task=task(1, "000_0.png")) == 1
+    assert time.monotonic() - started < 2
+    until(lambda: answers(api) == [("000_0.png", "ann@example.org", "label", "dog")], "the label is recorded")
+    assert api.rows("SELECT source FROM event") == [("import",)]
+
+
+def test_an_annotation_that_is_changed_counts_as_it_stands(api: Api) -> None:
+    hook(api, "ANNOTATION_CREATED", annotation=annotation(1, "dog"), task=task(1, "000_0.png"))
+    until(lambda: answers(api), "the label is recorded")
+    later = annotation(1, "owl", created_at="2026-11-01T11:00:00Z")
+    hook(api, "ANNOTATION_UPDATED", annotation=later, task=task(1, "000_0.png"))
+    until(lambda: answers(api) == [("000_0.png", "ann@example.org", "label", "owl")], "the later label stands")
+
+
+def test_many_annotations_at_once_and_skips(api: Api) -> None:
+    tasks = [task(number, f"00{number}_{number % 3}.png") for number in range(3)]
+    said = [annotation(0, "cat"), annotation(1, None), annotation(2, "owl")]
+    assert hook(api, "ANNOTATIONS_CREATED", annotation=said, task=tasks) == 3
+    until(lambda: len(answers(api)) == 3, "all are recorded")
+    assert [row[2:] for row in answers(api)] == [("label", "cat"), ("skip", None), ("label", "owl")]
+
+
+def test_what_was_accepted_is_recorded_before_the_server_is_gone(tmp_path: Path) -> None:
+    with serving_api(tmp_path, OPTIONS, images=6) as api:
+        for number in range(6):
+            image = task(number, f"00{number}_{number % 3}.png")
+            hook(api, "ANNOTATION_CREATED", annotation=annotation(number, "cat"), task=image)
+    with Campaign.open(tmp_path / "campaign", read_only=True) as campaign:
+        assert len(campaign.labels()) == 6
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"action": "PROJECT_UPDATED"}, {"action": "START_TRAINING", "project": {}}, {"action": "ANNOTATION_CREATED"},
+        {"action": "ANNOTATION_CREATED", "annotation": 5, "task": "x"},
+        {"action": "ANNOTATION_CREATED", "annotation": {"task": [1]}, "task": {"id": 1}},
+        {"action": "ANNOTATION_CREATED", "annotation": {"result": "x"}, "task": {"id": {}, "data": None}},
+        {"action": "ANNOTATION_CREATED", "annotation": annotation(1, "unicorn"), "task": task(1, "000_0.png")},
+        {"action": "ANNOTATION_CREATED", "annotation": annotation(1, "cat"), "task": task(1, "../../etc/passwd")},
+        {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 1}]},
+    ],
+    ids=lambda body: body["action"],
+)  # fmt: skip
+def test_what_says_nothing_about_our_images_changes_nothing(api: Api, body: dict[str, Any]) -> None:
+    answer = api.client.post("/webhook", json=body)
+    assert answer.status_code == 202
+    hook(api, "ANNOTATION_CREATED", annotation=annotation(9, "owl"), task=task(9, "005_2.png"))
+    until(lambda: answers(api), "what comes after is recorded")
+    assert answers(api) == [("005_2.png", "ann@example.org", "label", "owl")]

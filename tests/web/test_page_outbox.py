@@ -1,0 +1,197 @@
+"""Nothing is lost and nothing is doubled: the server killed, the network gone, the answer late, the token changed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .conftest import Page, Site
+
+MakeSite = Callable[..., Any]
+NAMES = ("cat", "dog", "owl")
+
+
+def label(page: Page, site: Site, count: int) -> dict[str, str]:
+    """Answer some images rightly; gives what was said."""
+    truth = site.truth()
+    said = {}
+    for _ in range(count):
+        image = page.wait_shown()
+        assert page.answer(str(truth[image] + 1)) == image
+        said[image] = NAMES[truth[image]]
+    return said
+
+
+def open_images(page: Page) -> int:
+    script = "const { store } = await import('/static/js/state.js');"
+    return int(page.ask(f"{script} return store.get().line.items.filter((item) => !item.answers.length).length"))
+
+
+def test_a_server_killed_in_the_middle_of_a_round_loses_and_doubles_nothing(
+    page: Page, make_process_site: MakeSite
+) -> None:
+    site = make_process_site(images=16)
+    page.open(site)
+    said = label(page, site, 2)
+    page.until(lambda: open_images(page) >= 7, "enough images are at hand")
+    said |= label(page, site, 2)
+    site.stop(signal.SIGKILL)  # with answers under way
+    said |= label(page, site, 4)  # images that are loaded already
+    page.until(lambda: page.saving() == "kept", "the answers are kept here")
+    page.wait_text("The server is away", "#banner")
+    site.start()
+    page.wait_saved()
+    said |= label(page, site, 8)
+    page.wait_empty("complete")
+    page.wait_saved()
+    assert len(said) == 16
+    assert site.labels() == said
+    assert Counter(key for key, _, _, _ in site.events()) == dict.fromkeys(said, 1)
+
+
+def test_answers_given_without_a_network_are_sent_after_a_reload(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=8)
+    page.open(site)
+    page.wait_shown()
+    page.offline(yes=True)
+    said = label(page, site, 3)
+    page.until(lambda: page.saving() == "kept", "the answers are kept here")
+    assert "3" in page.text("#saving")
+    assert site.events() == []
+    page.offline(yes=False)
+    page.reload()
+    page.until(lambda: site.labels() == said, "all three are on the disk")
+    page.wait_saved()
+    assert len(site.events()) == 3
+    assert page.wait_shown() not in said
+
+
+def test_an_undo_without_a_network_undoes_what_was_not_yet_sent(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=4)
+    page.open(site)
+    page.wait_shown()
+    page.offline(yes=True)
+    said = label(page, site, 2)
+    last = list(said)[-1]
+    page.press("u")
+    page.until(lambda: page.shown() == last, "the last image is back")
+    page.offline(yes=False)
+    page.until(lambda: len(site.events()) == 3, "two answers and the undo are on the disk")
+    del said[last]
+    assert site.labels() == said
+    page.wait_saved()
+
+
+def test_a_lost_reply_does_not_double_the_answer(page: Page, make_site: MakeSite) -> None:
+    """The server commits, but its reply never arrives: the page sends the same key again."""
+    site = make_site(images=3)
+    page.open(site)
+    image = page.wait_shown()
+    page.run(
+        "const real = window.fetch; window.lost = 0;"
+        "window.fetch = async (path, options) => { const reply = await real(path, options);"
+        "  if (String(path).endsWith('/api/answers') && window.lost++ < 2) throw new TypeError('cut');"
+        "  return reply; };"
+    )
+    page.press("2")
+    page.wait_saved()
+    assert page.run("return window.lost") == 3
+    assert site.events() == [(image, "Ada", "label", "dog")]
+
+
+def test_saved_is_not_shown_before_the_commit(page: Page, make_process_site: MakeSite) -> None:
+    site = make_process_site(images=20)
+    page.open(site)
+    label(page, site, 1)
+    page.wait_saved()
+    time.sleep(0.5)  # the server is idle: it is not to be stopped in the middle of a write, which locks the file
+    site.send(signal.SIGSTOP)
+    image = page.answer("2")
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        assert page.saving() in ("saving", "kept")
+        assert "Saved" not in page.text("#saving")
+    assert image not in site.labels()
+    site.send(signal.SIGCONT)
+    page.wait_saved()
+    assert site.labels()[image] == "dog"
+    assert len(site.events()) == 2
+
+
+def test_an_answer_that_the_server_refuses_is_kept_and_said(page: Page, make_site: MakeSite) -> None:
+    """Answers to a class that is unknown, as after another copy of the ledger was put in place."""
+    site = make_site(images=4)
+    page.open(site)
+    page.wait_shown()
+    page.ask(
+        "const { store } = await import('/static/js/state.js'); const { server } = store.get();"
+        "store.set({ server: { ...server, classes: [{ id: 99, name: 'gone', retired: false }] } });"
+    )
+    page.press("1")
+    page.until(lambda: page.saving() == "refused", "it says so")
+    page.wait_text("1 answer was refused", "#banner")
+    page.reload()
+    page.wait_text("1 answer was refused", "#banner")
+    page.click("#banner .link:last-child")
+    page.until(lambda: page.saving() == "ready", "discarded")
+    assert site.events() == []
+    page.reload()
+    assert page.saving() == "ready"
+
+
+def test_one_refused_answer_does_not_hold_up_the_others(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=4)
+    page.open(site)
+    page.wait_shown()
+    page.offline(yes=True)
+    said = label(page, site, 2)
+    page.ask(
+        "const { store } = await import('/static/js/state.js'); const { campaign } = store.get().server;"
+        "const opened = indexedDB.open(`tailwise-${campaign.id}`);"
+        "await new Promise((done) => { opened.onsuccess = done; });"
+        "const ops = opened.result.transaction('ops', 'readwrite').objectStore('ops');"
+        "const all = ops.getAll(); await new Promise((done) => { all.onsuccess = done; });"
+        "ops.put({ ...all.result[0], image: 'no image' });"
+    )
+    page.offline(yes=False)
+    page.until(lambda: page.saving() == "refused", "one is refused")
+    _, second = said
+    assert site.labels() == {second: said[second]}
+
+
+def test_a_new_token_is_asked_for_and_the_answers_are_kept(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=4)
+    page.open(site)
+    page.wait_shown()
+    site.stop()
+    said = label(page, site, 1)
+    (site.folder / "token").unlink()
+    site.start()
+    page.wait_empty("denied")
+    assert site.events() == []
+    page.find(".token input").send_keys(site.link)
+    page.click(".token button")
+    page.until(lambda: site.labels() == said, "what was kept is sent")
+    page.ready()
+    assert page.wait_shown() not in said
+
+
+def test_a_browser_without_a_disk_warns_and_still_sends(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=3)
+    source = {"source": "Object.defineProperty(window, 'indexedDB', { value: undefined })"}
+    kept = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+    page.open(site)
+    page.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", kept)
+    said = label(page, site, 1)
+    page.wait_saved()
+    assert site.labels() == said
+    page.offline(yes=True)
+    label(page, site, 1)
+    page.wait_text("Do not close this page", "#banner")
+    page.offline(yes=False)
+    page.wait_saved()
+    assert len(site.labels()) == 2

@@ -1,0 +1,154 @@
+"""Several people, several tabs: nobody sees an image twice, conflicts are settled, names are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from selenium.webdriver.common.keys import Keys
+
+if TYPE_CHECKING:
+    from .conftest import Page, Site
+
+MakeSite = Callable[..., Any]
+
+
+def test_the_first_visit_asks_for_a_name_and_keeps_it(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=2)
+    page.driver.get(site.link)
+    page.ready()
+    page.wait_text("Who is labelling?", "dialog[open]")
+    page.press(Keys.ESCAPE)
+    page.wait_text("Who is labelling?", "dialog[open]")  # there must be a name
+    page.press("   ", Keys.ENTER)
+    page.wait_text("Please type a name", "dialog[open]")
+    page.find("#name-box").clear()
+    page.find("#name-box").send_keys("Zoë Łuk", Keys.ENTER)
+    image = page.wait_shown()
+    page.reload()
+    assert page.all("dialog[open]") == []
+    assert page.wait_shown() == image
+    page.press("1")
+    page.until(lambda: site.events() == [(image, "Zoë Łuk", "label", "cat")], "the name is with the answer")
+
+
+def test_two_people_at_once_never_see_the_same_image(page: Page, other_page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=16)
+    pages = {"Ada": page.open(site, "Ada"), "Ben": other_page.open(site, "Ben")}
+    seen: dict[str, set[str]] = {"Ada": set(), "Ben": set()}
+    turns = 0
+    while len(seen["Ada"]) + len(seen["Ben"]) < 16:
+        for name, one in pages.items():
+            if one.shown():
+                seen[name].add(one.answer("1"))
+        turns += 1
+        assert turns < 100, seen
+    assert seen["Ada"].isdisjoint(seen["Ben"])
+    page.wait_empty("complete")
+    other_page.wait_empty("complete")
+    assert len(site.labels()) == 16
+    assert Counter(name for _, name, _, _ in site.events()) == Counter({name: len(keys) for name, keys in seen.items()})
+
+
+def test_what_one_leaves_the_other_gets(page: Page, other_page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=4)
+    page.open(site, "Ada").wait_shown()  # holds all four
+    other_page.open(site, "Ben")
+    other_page.wait_empty("with others")
+    page.driver.get("about:blank")
+    assert other_page.wait_shown()
+
+
+def test_two_tabs_of_one_person_share_the_work(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=20)
+    page.open(site)
+    here = page.driver.current_window_handle
+    seen: list[str] = []
+    page.driver.switch_to.new_window("tab")
+    there = page.driver.current_window_handle
+    page.driver.get(f"http://127.0.0.1:{site.port}/")
+    page.ready()
+    for turn in range(20):
+        page.driver.switch_to.window(here if turn % 2 else there)
+        if page.wait_shown():
+            seen.append(page.answer("2"))
+    assert len(set(seen)) == 20
+    page.wait_empty("complete")
+    page.wait_saved()
+    assert Counter(key for key, _, _, _ in site.events()) == Counter(seen)
+
+
+def test_undo_in_one_tab_takes_back_what_was_said_there(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=12)
+    page.open(site)
+    here = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")
+    page.driver.get(f"http://127.0.0.1:{site.port}/")
+    page.ready()
+    first = page.answer("1")
+    there = page.driver.current_window_handle
+    page.driver.switch_to.window(here)
+    second = page.answer("2")
+    page.wait_saved()
+    page.driver.switch_to.window(there)
+    page.press("u")
+    page.until(lambda: site.labels() == {second: "dog"}, f"only {first} is undone")
+
+
+def disagree(site: Site, page: Page, other_page: Page) -> list[str]:
+    """Two people answer two images, and differ in both; gives the images in order."""
+    page.open(site, "Ada")
+    first, second = page.answer("1"), page.answer("1")
+    page.wait_empty("with others")
+    other_page.open(site, "Ben")
+    assert {other_page.answer("2"), other_page.answer("o")} == {first, second}
+    other_page.wait_empty("complete")
+    return [first, second]
+
+
+def test_conflicts_are_settled_as_a_class_or_as_other(page: Page, other_page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=2, settings={"overlap": 2})
+    images = disagree(site, page, other_page)
+    page.until(lambda: page.text("#conflict-count") == "2", "the number beside the view's name")
+    assert site.labels() == {}
+    page.press("c")
+    page.wait_text("2 conflicts", "#conflicts")
+    page.wait_text("Cohen", "#conflicts")
+    assert {"Ada", "Ben"} <= set(page.text("#conflicts .voices").split())
+    first = page.attribute("#conflicts .photo", "data-key")
+    page.press("3")
+    page.wait_text("1 conflict", "#conflicts")
+    page.click("#conflicts [data-class=other]")
+    page.wait_text("Nothing to settle", "#conflicts")
+    page.until(lambda: len(site.events()) == 6, "both are settled on the disk")
+    assert site.labels() == {first: "owl"}
+    (second,) = set(images) - {first}
+    assert [(key, kind) for key, _, kind, _ in site.events()][-2:] == [
+        (first, "settle-label"),
+        (second, "settle-other"),
+    ]
+
+
+def test_a_click_on_what_somebody_said_settles_it_so(page: Page, other_page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=2, settings={"overlap": 2})
+    disagree(site, page, other_page)
+    page.press("c")
+    page.wait_text("2 conflicts", "#conflicts")
+    image = page.attribute("#conflicts .photo", "data-key")
+    page.click("#conflicts .verdict")
+    page.until(lambda: site.labels() == {image: "cat"}, "as Ada said")
+
+
+def test_a_change_of_name_gives_the_images_back(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=2)
+    page.open(site, "Ada")
+    page.answer("1")
+    page.wait_saved()
+    page.click("#person")
+    page.wait_text("Who is labelling?", "dialog[open]")
+    page.press("Ben", Keys.ENTER)
+    page.until(lambda: site.rows("SELECT DISTINCT annotator FROM lease") == [("Ben",)], "Ben holds it now")
+    image = page.answer("2")
+    page.wait_empty("complete")
+    assert site.events()[-1] == (image, "Ben", "label", "dog")

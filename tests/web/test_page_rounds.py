@@ -1,0 +1,82 @@
+"""Rounds from the page: the first batch, the next one, their history, and what is said when there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .conftest import Page
+
+MakeSite = Callable[..., Any]
+TRAINING = 60.0  # seconds
+
+
+def test_the_first_batch_is_chosen_from_the_page(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=12, chosen=0, settings={"budget": 5})
+    page.open(site)
+    page.wait_empty("no round")
+    page.click("[data-act=next]")
+    page.until(page.shown, "the first image of round 1", TRAINING)
+    page.wait_text("Round 1", "#round-card")
+    page.wait_text("0 of 5", "#round-card")
+    assert site.rows("SELECT count(*) FROM round_image") == [(5,)]
+
+
+def test_the_next_round_is_trained_and_chosen_from_the_page(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=30, chosen=9)
+    page.open(site)
+    truth = site.truth()
+    for _ in range(9):
+        page.answer(str(truth[page.wait_shown()] + 1))
+    page.wait_empty("complete")
+    page.find(".budget").send_keys("7")
+    page.click("[data-act=next]")
+    first = page.until(page.shown, "the first image of round 2", TRAINING)
+    page.wait_text("Round 2", "#round-card")
+    assert site.rows("SELECT count(*) FROM round_image WHERE round_id = 2") == [(7,)]
+    assert site.rows("SELECT closed_at IS NULL FROM round ORDER BY id") == [(0,), (1,)]
+    page.find(".note.guess")  # now there is a model
+    page.press("r")
+    page.wait_text("Round 1", "#rounds")
+    page.wait_text("closed", "#rounds")
+    page.wait_text("certified", "#rounds")
+    page.wait_text("0 of 7 images", "#rounds")
+    page.press("l")
+    page.press("1")
+    page.until(lambda: first in site.labels(), "labelling goes on")
+
+
+def test_a_batch_that_cannot_be_chosen_says_why(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=3)
+    page.open(site)
+    for key in "123":
+        page.answer(key)
+    page.wait_empty("complete")
+    page.click("[data-act=next]")
+    page.until(lambda: page.text("#empty .fault"), "a reason", TRAINING)
+    page.until(lambda: page.attribute("[data-act=next]", "disabled") is None, "one can try again")
+    assert "images" in page.text("#empty .fault")
+    assert site.rows("SELECT count(*) FROM round") == [(1,)]
+
+
+def test_progress_and_balance_follow_the_answers(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=4)
+    page.open(site)
+    page.wait_text("0 of 4", "#round-card")
+    page.answer("1")
+    page.answer("1")
+    page.answer("3")
+    page.wait_text("3 of 4", "#round-card")
+    bar = "#round-card [role=progressbar]"
+    assert (page.attribute(bar, "aria-valuenow"), page.attribute(bar, "aria-valuemax")) == ("3", "4")
+    page.until(lambda: page.text("#balance-card").split()[-6:] == ["cat", "2", "dog", "0", "owl", "1"], "the balance")
+    page.press("u")
+    page.wait_text("2 of 4", "#round-card")
+
+
+def test_a_campaign_without_images_says_so(page: Page, make_site: MakeSite) -> None:
+    page.open(make_site(images=0))
+    page.wait_empty("no round")
+    page.click("[data-act=next]")
+    page.until(lambda: "image" in page.text("#empty .fault"), "what is missing", TRAINING)
