@@ -42,14 +42,14 @@ class Desk:
         self.ledger = ledger
         self.settings = settings
         self.files: Mapping[str, StaticFile] = load()
-        self._gate = Gate()
+        self._gate = Gate(needed=ledger.read("PRAGMA journal_mode")[0][0] != "wal")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tailwise-reader")
         self._writer = Writer(ledger, self._gate)
         self.pictures = Pictures(ledger, self._gate)
         self.tallies = Tallies()
         self.matcher: Remembered[Matcher] = Remembered(lambda ask: ask(Matcher))
         self.imports = Imports(ledger)
-        self.jobs = Jobs(ledger, self._writer, self._gate)
+        self.jobs = Jobs(ledger, self._writer)
 
     @property
     def sight(self) -> Sight:

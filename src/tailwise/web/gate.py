@@ -13,7 +13,8 @@ from contextlib import contextmanager
 class Gate:
     """For the threads of one process; other processes are still kept apart by SQLite itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, needed: bool = True) -> None:
+        self._needed = needed  # with a write-ahead log readers and the writer do not wait for each other at all
         self._changed = threading.Condition()
         self._reading = 0
         self._writing = False
@@ -25,6 +26,9 @@ class Gate:
     @contextmanager
     def shared(self) -> Iterator[None]:
         """For reading."""
+        if not self._needed:
+            yield
+            return
         with self._changed:
             self._enter()
         try:

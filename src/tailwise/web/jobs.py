@@ -10,7 +10,6 @@ import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from ..types import Progress
 from . import wire
 from .child import Child, JobFailed
 from .choosing_child import GUESSES
-from .gate import Gate
 from .guesses import Guessed, Guesses
 from .workshop import remove_left_over, workshop
 from .writer import Writer
@@ -48,12 +46,11 @@ class Unfinished(TailwiseError, ValueError):
 class Jobs:
     """The background of one server; a restart forgets a job that was running, and nothing of it is left."""
 
-    def __init__(self, ledger: Ledger, writer: Writer, gate: Gate) -> None:
+    def __init__(self, ledger: Ledger, writer: Writer) -> None:
         remove_left_over(ledger)
         self.guesses = Guesses(self._guess_soon)
         self._ledger = ledger
         self._writer = writer
-        self._gate = gate
         self._state = wire.Job(state="idle")
         self._turn = threading.Lock()
         self._closed = False
@@ -93,7 +90,7 @@ class Jobs:
 
     def _chosen(self, asked: wire.Next) -> Round:
         wishes, loose = asked.model_dump(exclude_none=True), asked.allow_unfinished
-        with self._place() as folder:
+        with workshop(self._ledger) as folder:
             result = self._run({"folder": str(folder), "choose": wishes}, self._report)
             with Ledger.open(folder, read_only=True) as copy:
                 found = Found.read(copy, int(result["round"]))
@@ -109,15 +106,12 @@ class Jobs:
     def _guess(self, version: str) -> None:
         """For a round that another program has opened, or that was open when the server started."""
         try:
-            with self._place() as folder:
+            with workshop(self._ledger) as folder:
                 self._run({"folder": str(folder), "choose": None, "version": version}, lambda *_: None)
                 self._learn(folder, version)
         except Exception:  # people label without the second and third guess
             self.guesses.give_up(version)
             log.warning("could not ask the model %s about all images", version, exc_info=True)
-
-    def _place(self) -> AbstractContextManager[Path]:
-        return workshop(self._ledger, self._gate)
 
     def _run(self, task: Mapping[str, Any], report: Progress) -> Mapping[str, Any]:
         with self._turn:

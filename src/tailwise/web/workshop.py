@@ -12,14 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..campaign.ledger import LEDGER_FILE, Ledger
-from .gate import Gate
 
 PREFIX = ".job-"
 SHARED = ("features", "models")  # caches of files that are whole or absent; two processes may add to them
 
 
 @contextmanager
-def workshop(ledger: Ledger, gate: Gate) -> Iterator[Path]:
+def workshop(ledger: Ledger) -> Iterator[Path]:
     """A folder that is a campaign of its own, removed at the end."""
     folder = ledger.folder / f"{PREFIX}{secrets.token_hex(8)}"
     folder.mkdir()
@@ -27,9 +26,7 @@ def workshop(ledger: Ledger, gate: Gate) -> Iterator[Path]:
         for name in SHARED:
             (ledger.folder / name).mkdir(exist_ok=True)
             (folder / name).symlink_to(ledger.folder / name, target_is_directory=True)
-        with gate.shared():
-            copy = ledger.back_up("job")
-        copy.replace(folder / LEDGER_FILE)
+        ledger.back_up("job").replace(folder / LEDGER_FILE)
         yield folder
     finally:
         remove(folder)

@@ -123,3 +123,18 @@ def test_what_fails_inside_does_not_close_the_gate() -> None:
         pass
     with gate.shared():
         pass
+
+
+def test_where_it_is_not_needed_a_reader_and_the_writer_are_inside_together() -> None:
+    gate, both = Gate(needed=False), threading.Barrier(2, timeout=10)
+
+    def read() -> None:
+        with gate.shared():
+            both.wait()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    with gate.alone():
+        both.wait()
+    thread.join(10)
+    assert not both.broken

@@ -18,7 +18,6 @@ from tailwise.errors import BadInput, PoolExhausted, TailwiseError
 from tailwise.web import wire
 from tailwise.web.child import Child, JobFailed
 from tailwise.web.choosing_child import GUESSES, do
-from tailwise.web.gate import Gate
 from tailwise.web.guesses import Guessed
 from tailwise.web.jobs import Found, Unfinished, check_wishes, take_over
 from tailwise.web.workshop import remove_left_over, workshop
@@ -43,7 +42,7 @@ def campaign(tmp_path: Path) -> Iterator[Campaign]:
 
 def chosen_in(campaign: Campaign, **wishes: object) -> tuple[Found, Guessed | None]:
     """What a child does, done here: its process is tried in tests/web."""
-    with workshop(campaign.ledger, Gate()) as folder:
+    with workshop(campaign.ledger) as folder:
         result = do({"folder": str(folder), "choose": wishes})
         with Ledger.open(folder, read_only=True) as copy:
             found = Found.read(copy, result["round"])
@@ -111,14 +110,14 @@ def test_images_that_a_child_cannot_read_go_into_quarantine_here(campaign: Campa
 def test_the_copy_is_removed_and_the_campaigns_files_are_not(campaign: Campaign) -> None:
     (campaign.folder / "features").mkdir(exist_ok=True)
     (campaign.folder / "features" / "kept").write_text("x")
-    with workshop(campaign.ledger, Gate()) as folder:
+    with workshop(campaign.ledger) as folder:
         assert (folder / "features" / "kept").read_text() == "x"
     assert not folder.exists()
     assert (campaign.folder / "features" / "kept").read_text() == "x"
 
 
 def test_what_a_killed_server_left_is_removed_without_the_campaigns_files(campaign: Campaign) -> None:
-    entered = workshop(campaign.ledger, Gate())
+    entered = workshop(campaign.ledger)
     folder = entered.__enter__()
     (campaign.folder / "models" / "kept").write_text("x")
     assert remove_left_over(campaign.ledger) == 1

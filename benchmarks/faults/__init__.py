@@ -1,0 +1,1 @@
+"""Faults: processes killed at random points, full disks, jumping clocks; no label is lost. `make bench-faults`."""
