@@ -79,6 +79,7 @@ CREATE TABLE round_image (
     wanted INTEGER NOT NULL DEFAULT 1 CHECK (wanted >= 1), -- answers, by as many people
     PRIMARY KEY (round_id, image_id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX round_image_by_rank ON round_image (round_id, rank);
 CREATE INDEX round_image_by_image ON round_image (image_id);
 
 CREATE TABLE event (
