@@ -160,6 +160,10 @@ def _page(rows: Sequence[Measured]) -> list[str]:
         "commonest. Labelled over the HTTP API, exported as folders, learnt elsewhere: logistic regression of "
         "scikit-learn on the same features, tested on 2,000 images, 200 of each class. "
         f"Tailwise: {'; '.join(settings)}. Mean ± standard deviation over seeds; gains are paired by seed.",
+        "",
+        "Written by `python -m benchmarks.quality.campaign --data FOLDER` (the binary files of CIFAR-10).",
+        "",
+        "![Accuracy by labels, and labels per class](campaign.png)",
     ]
     for backbone in dict.fromkeys(row.backbone for row in rows):
         own = [row for row in rows if row.backbone == backbone]
