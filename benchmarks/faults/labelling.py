@@ -54,7 +54,8 @@ class Labelling:
         with self.stage.nursery.start("serve", folder=str(self.folder)) as server:
             up, threads = _up_in_time(server, moment), []
             if up:
-                threads = label_together(self.people, up["url"], up["token"], 4 * self.each)
+                enough = self.left_to_answer() // len(self.people) - AFTER  # some must be left to go on with
+                threads = label_together(self.people, up["url"], up["token"], min(4 * self.each, enough))
             hit = server.kill_at(moment)
             for thread in threads:
                 thread.join(PATIENCE)
