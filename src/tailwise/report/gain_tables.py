@@ -301,7 +301,10 @@ def saving_shown(one: Saving) -> str:
     """The share of labels saved, in percent."""
     if math.isnan(one.share):
         return DASH
-    return f"{'≥ ' if one.at_least else ''}{number(100 * one.share, 0)} %"
+    saved = f"{number(100 * one.share, 0)} %"
+    if one.at_least and saved == "0 %":
+        return "> 0 %"  # met with the very last label, and not by the reference: it needs more, nobody knows how many
+    return f"≥ {saved}" if one.at_least else saved
 
 
 def _count_texts(one: CountError, class_names: Sequence[str]) -> list[str]:

@@ -8,9 +8,17 @@ from dataclasses import replace
 import pytest
 
 from tailwise.bench.results import Row
-from tailwise.report.gain_tables import count_table, gain_rows, gain_table, measure_table, saving_rows, study_tables
+from tailwise.report.gain_tables import (
+    count_table,
+    gain_rows,
+    gain_table,
+    measure_table,
+    saving_rows,
+    saving_shown,
+    study_tables,
+)
 from tailwise.report.grid import Cell, Grid, html, latex, markdown, tidy_csv
-from tailwise.report.summary import Results
+from tailwise.report.summary import Results, savings
 
 RowMaker = Callable[..., list[Row]]
 
@@ -162,6 +170,16 @@ def test_savings_for_the_terminal_say_not_reached(results: Results) -> None:
     assert {"setting", "level", "method", "labels", "Random", "fewer labels", "seeds ahead"} == set(found[0])
     assert "not reached" in {line["labels"] for line in found}
     assert all(line["fewer labels"] == "–" for line in found if line["labels"] == "not reached")
+
+
+@pytest.mark.parametrize(("needed", "reference", "shown"), [
+    (90.0, 120.0, "25 %"), (90.0, math.nan, "≥ 50 %"), (180.0, math.nan, "> 0 %"), (120.0, 120.0, "0 %"),
+    (math.nan, 120.0, "–"),
+])  # fmt: skip
+def test_a_saving_is_a_share_or_a_limit_of_one(results: Results, needed: float, reference: float, shown: str) -> None:
+    some = savings(results, next(iter(results.trials)))[0]
+    one = replace(some, needed=needed, reference_needed=reference, reference_most=180.0)
+    assert saving_shown(one) == shown
 
 
 def test_without_random_there_is_only_the_header_of_savings(by_hand: Results) -> None:
