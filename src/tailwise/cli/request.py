@@ -55,19 +55,20 @@ class Inputs:
 
 def read(request: Request) -> Inputs:
     """Open the probabilities, then read what is given per class."""
-    from ..solve.source import open_rows
+    from ..solve.source import open_proba
     from .numbers import per_class, read_scores
 
-    rows = open_rows(request.proba)
-    counts = None if request.counts is None else per_class(request.counts, "--counts", rows.classes)
+    proba = open_proba(request.proba)
+    classes = proba.shape[1]
+    counts = None if request.counts is None else per_class(request.counts, "--counts", classes)
     score = Path(request.score)
     arguments = {
         "score": read_scores(score) if score.suffix.lower() == ".npy" else request.score,
         "counts": counts,
-        "target": _target(request, rows.classes),
+        "target": _target(request, classes),
         "seed": request.seed,
     }
-    return Inputs(rows.array, counts, arguments)
+    return Inputs(proba, counts, arguments)
 
 
 def _target(request: Request, classes: int) -> object:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..balance.target import Ranges
-from ..types import Float64Array, IntArray, gap_between
+from ..types import Float64Array, gap_between
 from . import newton
 from .core import exact_duals
 from .program import Effort, Program, Report, silent
-from .shards import smallest
+from .shards import Column
 
 OPEN_ELEMENTS = 1_000_000  # size of the part in memory: 8 MB in float64, more for larger matrices
 OPEN_SHARE = 25  # of a large matrix, a twenty-fifth, up to 320 MB
@@ -32,17 +32,17 @@ class DualPoint:
     """Duals with all that follows from them."""
 
     y: Float64Array  # (C,)
-    reduced: Float64Array  # (N,) u − P·y
+    reduced: Column  # u − P·y
     theta: float  # the b-th smallest reduced cost
     bound: float  # g(y)
 
 
 def evaluate(program: Program, y: Float64Array) -> DualPoint:
     """g(y) from one pass over all rows, in float64, less a margin for its rounding errors."""
-    reduced = program.cost - program.rows.times(y)
-    ordered = np.partition(reduced, program.budget - 1)[: program.budget]
-    bound = newton.target_value(program.ranges, y) + float(ordered.sum())
-    return DualPoint(y, reduced, float(ordered[-1]), bound - _rounding_margin(program, y, ordered))
+    reduced = program.rows.priced(program.cost, y)
+    cheapest, theta = reduced.sum_of_smallest(program.budget)
+    bound = newton.target_value(program.ranges, y) + cheapest
+    return DualPoint(y, reduced, theta, bound - _rounding_margin(program, y, reduced.extent()))
 
 
 def maximise(
@@ -81,7 +81,7 @@ def _sampled_duals(program: Program, rng: np.random.Generator) -> Float64Array:
         chosen, share = sample[:size], size / rows.size
         ranges = Ranges(program.ranges.low * share, program.ranges.high * share)
         budget, none = program.budget * share, np.zeros(classes)
-        part = newton.Part(rows.take(chosen), program.cost[chosen], budget, none, 0.0, ranges, lam)
+        part = newton.Part(rows.take(chosen), program.cost.at(chosen), budget, none, 0.0, ranges, lam)
         if theta is None:
             theta = float(np.quantile(part.cost, program.budget / rows.size))
         for near in (1.0, 0.25, 0.08) if size == sizes[0] else (0.08, 0.03):
@@ -99,23 +99,15 @@ def _most_open(program: Program) -> int:
 
 def _open_part(program: Program, point: DualPoint, size: int) -> tuple[newton.Part, float]:
     """The `size` rows nearest to the threshold, and the distance of the farthest of them."""
-    distance = np.abs(point.reduced - point.theta)
-    chosen = smallest(distance, size)
-    width = float(distance[chosen].max()) if size < program.rows.size else np.inf
-    inside = _inside(point, chosen)
-    rows = program.rows
+    distance = point.reduced.away_from(point.theta)
+    chosen = distance.smallest(size)
+    width = float(distance.at(chosen).max()) if size < program.rows.size else np.inf
+    inside = program.rows.inside(point.reduced, point.theta, program.cost, but=chosen)
     part = newton.Part(
-        rows.take(chosen), program.cost[chosen], program.budget - len(inside), rows.total(inside),
-        float(program.cost[inside].sum()), program.ranges, program.lam,
+        program.rows.take(chosen), program.cost.at(chosen), program.budget - inside.count, inside.total, inside.cost,
+        program.ranges, program.lam,
     )  # fmt: skip
     return part, width
-
-
-def _inside(point: DualPoint, chosen: IntArray) -> IntArray:
-    """Rows below the threshold that are not among the chosen ones."""
-    inside = point.reduced < point.theta
-    inside[chosen] = False
-    return np.flatnonzero(inside)
 
 
 def _descend(part: newton.Part, point: DualPoint, near: int, width: float) -> tuple[newton.Duals, int]:
@@ -165,8 +157,9 @@ def _polish(program: Program, point: DualPoint, effort: Effort) -> DualPoint:
     return point
 
 
-def _rounding_margin(program: Program, y: Float64Array, ordered: Float64Array) -> float:
+def _rounding_margin(program: Program, y: Float64Array, extent: tuple[float, float]) -> float:
     """More than float64 can lose in P·y and in the sums, so that the bound stays one."""
     products = program.budget * program.rows.classes * float(np.abs(y).max(initial=0.0))
-    sums = 64 * (float(np.abs(ordered).sum()) + float(np.abs(program.ranges.high * y).sum()))
-    return 2.3e-16 * (products + sums)
+    prices = program.budget * max(map(abs, extent))
+    sums = 64 * float(np.abs(program.ranges.high * y).sum())
+    return 2.3e-16 * (products + 4 * prices + sums)

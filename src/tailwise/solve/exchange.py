@@ -9,8 +9,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from ..types import Float64Array, IntArray
+from .blocks import smallest
 from .rounding import NOTABLE, Core
-from .shards import smallest
 
 PAIR_BLOCK = 256
 KICKED_SWAPS = 300  # kicks are drawn from so many

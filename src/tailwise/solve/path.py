@@ -61,13 +61,13 @@ def quick_effort(time_limit: float | None = None) -> Effort:
     return Effort(gap=1e-3, time_limit=time_limit, restarts=2, kicks=0, nodes=0)
 
 
-def score_scale(scores: Float64Array, classes: int) -> float:
+def score_scale(extent: tuple[float, float], classes: int) -> float:
     """How large λ must be to mean what it means for entropy: the range of the scores over that of entropy, log C.
 
-    >>> f"{score_scale(np.array([0.0, 1.0]), 2):.4f}"
+    >>> f"{score_scale((0.0, 1.0), 2):.4f}"
     '1.4427'
     """
-    spread = float(np.ptp(scores)) if len(scores) else 0.0
+    spread = extent[1] - extent[0]
     return spread / np.log(classes) if spread > 0 and classes > 1 else 1.0
 
 

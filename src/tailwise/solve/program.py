@@ -15,7 +15,7 @@ import numpy as np
 
 from ..balance.target import Ranges
 from ..types import Float64Array, IntArray, gap_between
-from .shards import Rows
+from .shards import Column, Rows
 
 Report: TypeAlias = Callable[[str], None]
 
@@ -29,7 +29,7 @@ class Program:
     """One selection problem."""
 
     rows: Rows  # P (N, C)
-    cost: Float64Array  # u (N,), smaller = more wanted
+    cost: Column  # u, smaller = more wanted
     budget: int
     lam: float
     ranges: Ranges  # low, high (C,)
@@ -40,7 +40,7 @@ class Program:
 
     def value(self, indices: IntArray) -> float:
         """uᵀz + λ·dist(Pᵀz, [low, high]) for the rows chosen."""
-        return float(self.cost[indices].sum()) + self.lam * self.ranges.distance(self.rows.total(indices))
+        return float(self.cost.at(indices).sum()) + self.lam * self.ranges.distance(self.rows.total(indices))
 
     @property
     def separable(self) -> bool:

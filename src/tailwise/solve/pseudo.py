@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 
 from ..types import Float64Array, IntArray
+from .blocks import smallest
 from .program import Program, Solution
-from .shards import smallest
 
 
 def solve_one_hot(program: Program, labels: IntArray) -> Solution:
@@ -20,14 +20,15 @@ def solve_one_hot(program: Program, labels: IntArray) -> Solution:
     price = marginal_prices(program, labels)
     picks = smallest(price, program.budget)
     counts = np.bincount(labels[picks], minlength=program.rows.classes).astype(np.float64)
-    value = float(program.cost[picks].sum()) + program.lam * program.ranges.distance(counts)
+    value = float(program.cost.at(picks).sum()) + program.lam * program.ranges.distance(counts)
     ordered = picks[np.argsort(price[picks], kind="stable")]
     return Solution(ordered, value, value, "optimal", np.zeros(program.rows.classes))
 
 
 def marginal_prices(program: Program, labels: IntArray) -> Float64Array:
     """u_i + λ·(dist(m, ·) − dist(m − 1, ·)), m = rank of row i in its class, from 1; ties by index. (N,)."""
-    order = np.lexsort((np.arange(len(labels)), program.cost, labels))  # by class, then cost, then index
+    cost = program.cost.values()
+    order = np.lexsort((np.arange(len(labels)), cost, labels))  # by class, then cost, then index
     sorted_labels = labels[order]
     starts = np.searchsorted(sorted_labels, np.arange(program.rows.classes))
     rank = np.empty(len(labels), dtype=np.float64)
@@ -37,7 +38,7 @@ def marginal_prices(program: Program, labels: IntArray) -> Float64Array:
     def distance(count: Float64Array) -> Float64Array:
         return np.maximum(low - count, 0.0) + np.maximum(count - high, 0.0)
 
-    marginal = program.cost + program.lam * (distance(rank) - distance(rank - 1))
+    marginal = cost + program.lam * (distance(rank) - distance(rank - 1))
     return _never_falling(marginal[order], sorted_labels)[np.argsort(order, kind="stable")]
 
 

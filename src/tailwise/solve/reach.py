@@ -8,7 +8,7 @@ from ..balance.target import Ranges
 from ..types import Float64Array, IntArray, Shortfall
 from .shards import Rows
 
-COLUMNS_AT_ONCE = 8
+COLUMNS_AT_ONCE = 4
 MOST_CLASSES = 48
 SHORT = 1e-3  # relative; smaller shortfalls are the noise of rounding to whole picks
 
@@ -26,16 +26,8 @@ def shortfalls(
     found = []
     for start in range(0, len(short), COLUMNS_AT_ONCE):
         classes = short[start : start + COLUMNS_AT_ONCE]
-        for cls, most in zip(classes, _most_expected(rows, budget, classes), strict=True):
+        for cls, column in zip(classes.tolist(), rows.minus_classes(classes.tolist()), strict=True):
+            most = -column.sum_of_smallest(budget)[0] if budget else 0.0
             if most < ranges.low[cls] * (1 - SHORT):
-                found.append(Shortfall(int(cls), float(ranges.low[cls]), float(most)))
+                found.append(Shortfall(cls, float(ranges.low[cls]), most))
     return tuple(found)
-
-
-def _most_expected(rows: Rows, budget: int, classes: IntArray) -> Float64Array:
-    """Sum of the b largest entries of some columns, (k,)."""
-    columns = np.concatenate(rows.map(lambda where: rows.read(where)[:, classes]))  # (N, k)
-    if 0 < budget < len(columns):
-        columns = np.partition(columns, len(columns) - budget, axis=0)[len(columns) - budget :]
-    result: Float64Array = columns[:budget].sum(axis=0, dtype=np.float64) if budget else np.zeros(len(classes))
-    return result

@@ -15,7 +15,6 @@ from scipy.spatial.distance import cdist
 from ..types import BoolArray, Float64Array, IntArray
 from .dual import DualPoint
 from .program import Program
-from .shards import smallest
 
 NOISE_ROWS = 509  # random numbers are drawn once and used in turn: drawing took half the time
 NOTABLE = 1e-11  # relative; smaller gains are rounding noise and would let a search circle
@@ -58,12 +57,10 @@ class Core:
 
 def open_core(program: Program, point: DualPoint, size: int, picks: IntArray | None = None) -> Core:
     """The `size` rows nearest to the threshold; the batch starts as `picks`, or as the b smallest reduced costs."""
-    where = smallest(np.abs(point.reduced - point.theta), size)
-    batch = np.zeros(program.rows.size, dtype=bool)
-    batch[smallest(point.reduced, program.budget) if picks is None else picks] = True
-    chosen = batch[where]
-    batch[where] = False
-    fixed = np.flatnonzero(batch)
+    where = point.reduced.away_from(point.theta).smallest(size)
+    batch = point.reduced.smallest(program.budget) if picks is None else picks
+    chosen = np.isin(where, batch, assume_unique=True)
+    fixed = batch[np.isin(batch, where, assume_unique=True, invert=True)]
     low, high = program.ranges.low, program.ranges.high
     ranged = np.flatnonzero(low < high)
     weight = np.full(len(low), program.lam)
@@ -72,9 +69,9 @@ def open_core(program: Program, point: DualPoint, size: int, picks: IntArray | N
     weights = weight[columns]
     inside = program.rows.total(fixed)
     goal = weights * (np.append(low, high[ranged]) - inside[columns])
-    offset = float(program.cost[fixed].sum()) - program.lam / 2 * float((high - low).sum())
+    offset = float(program.cost.at(fixed).sum()) - program.lam / 2 * float((high - low).sum())
     rows = program.rows.take(where)[:, columns] * weights
-    return Core(where, fixed, rows, program.cost[where], point.reduced[where], chosen, goal, offset)
+    return Core(where, fixed, rows, program.cost.at(where), point.reduced.at(where), chosen, goal, offset)
 
 
 def swap_descent(core: Core, sweeps: int = 60) -> Core:

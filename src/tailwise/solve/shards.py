@@ -1,116 +1,248 @@
-"""Where the rows live: an (N, C) matrix that is read in blocks, on all cores, with the same result every time.
+"""Where the rows live: an (N, C) matrix cut into shards, and columns of numbers beside its rows.
 
-The block size depends on C alone and each block is computed by one BLAS thread, so sums and products come out
-bit for bit the same whatever the number of threads.
+`Rows` and `Column` are what the solver works with. They put a question to every shard and put the answers together;
+whether the shards are in this process or in others is the business of `Hands`.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+import itertools
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..types import Float64Array, FloatArray, IntArray
+from .blocks import map_blocks as map_blocks
+from .blocks import rows_per_block, widen
+from .blocks import smallest as smallest
+from .exact import exact_sum, from_exact, from_fixed_point
+from .shard import DIGIT_BITS, Shard
 
-BLOCK_ELEMENTS = 1 << 18  # 2 MB in float64: stays in cache between cast and product
-HALF_MAX = 0x7BFF  # largest finite positive float16, as bits
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from ..score.softmax import Score
+    from .matrices import Matrix
+
+GATHERED = 1 << 18  # numbers that may be looked at in one place
+_KEYS = itertools.count()
+
+
+class Hands(Protocol):
+    """Whoever holds the shards: shard s has the rows bounds[s] … bounds[s + 1]."""
+
+    bounds: IntArray
+    classes: int
+    dtype: np.dtype[Any]
+
+    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of every shard, each with its own arguments; answers in the order of the shards."""
+        ...
+
+
+class LocalHands:
+    """Shards in this process, each using all cores in its turn."""
+
+    def __init__(self, matrix: Matrix, bounds: IntArray, threads: int | None = None) -> None:
+        self.bounds, self.classes, self.dtype = bounds, int(matrix.shape[1]), matrix.dtype
+        self.shards = [Shard(matrix, start, stop, threads) for start, stop in pairwise(bounds.tolist())]
+
+    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of every shard, one after the other."""
+        return [getattr(shard, method)(*given) for shard, given in zip(self.shards, arguments, strict=True)]
+
+
+def shard_bounds(size: int, classes: int, count: int) -> IntArray:
+    """Borders of `count` shards of about equal size, at the borders of blocks, (count + 1,).
+
+    >>> shard_bounds(10_000, 100, 2).tolist()
+    [0, 5242, 10000]
+    """
+    step = rows_per_block(classes)
+    blocks = -(-size // step)
+    return np.minimum(np.arange(count + 1) * blocks // count * step, size)
 
 
 class Rows:
-    """Probabilities (N, C), in memory or memory-mapped."""
+    """Probabilities (N, C), in one shard of this process unless told otherwise."""
 
-    def __init__(self, array: FloatArray, threads: int | None = None) -> None:
-        self.array = array
-        self.size, self.classes = int(array.shape[0]), int(array.shape[1])
-        self.threads = threads
-        self._step = max(64, BLOCK_ELEMENTS // self.classes)
+    def __init__(self, matrix: Matrix | None = None, threads: int | None = None, *, hands: Hands | None = None) -> None:
+        if hands is None:
+            assert matrix is not None
+            hands = LocalHands(matrix, shard_bounds(*matrix.shape, 1), threads)
+        self.hands, self.bounds = hands, hands.bounds
+        self.size, self.classes, self.dtype = int(hands.bounds[-1]), hands.classes, hands.dtype
+        self._dropped: list[int] = []
 
-    def read(self, where: slice | IntArray) -> FloatArray:
-        """Some rows as float32 or float64 (float16 is widened, exactly)."""
-        block = self.array[where]
-        return widen_half(block) if block.dtype == np.float16 else np.asarray(block)
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def read(self, where: slice) -> FloatArray:
+        """Contiguous rows as float32 or float64."""
+        start, stop, _ = where.indices(self.size)
+        stops = np.clip(self.bounds, start, max(start, stop)).tolist()
+        parts = self.ask("read", [(slice(*ends),) for ends in pairwise(stops)])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def take(self, indices: IntArray) -> Float64Array:
-        """Chosen rows (m, C) in float64, read in the order in which they lie."""
-        order = np.argsort(indices, kind="stable")
-        result = np.empty((len(indices), self.classes))
-        for start in range(0, len(order), self._step):
-            part = order[start : start + self._step]
-            result[part] = self.read(indices[part])
+        """Chosen rows (m, C) in float64."""
+        order, parts = self.ordered(indices)
+        result, start, step = np.empty((len(indices), self.classes)), 0, rows_per_block(self.classes)
+        for part in self.ask("take", [(cut,) for cut in parts]):
+            for at in range(0, len(part), step):
+                block = widen(part[at : at + step])
+                result[order[start + at : start + at + len(block)]] = block
+            start += len(part)
         return result
 
     def total(self, indices: IntArray) -> Float64Array:
         """Sum of chosen rows, (C,), in float64."""
-        result = np.zeros(self.classes)
-        ordered = np.sort(indices)
-        for start in range(0, len(ordered), self._step):
-            result += self.read(ordered[start : start + self._step]).sum(axis=0, dtype=np.float64)
+        _, parts = self.ordered(indices)
+        return from_fixed_point(self._added(self.ask("total", [(cut,) for cut in parts])))
+
+    def largest_class(self) -> IntArray:
+        """The most probable class of every row, (N,)."""
+        return np.concatenate(self.ask_all("largest_class"))
+
+    def inside(self, reduced: Column, theta: float, cost: Column, but: IntArray) -> Inside:
+        """What the rows with a reduced cost below θ add up to, leaving some out (ascending)."""
+        parts = self.ask("inside", [(reduced.key, theta, cost.key, cut) for cut in self._cut(but)])
+        counts, proba, costs = zip(*parts, strict=True)
+        return Inside(sum(counts), from_fixed_point(self._added(proba)), from_exact(sum(costs)))
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def hold(self, values: Float64Array) -> Column:
+        """A column of one's own numbers, one per row."""
+        return self.new_column("hold", [(values[start:stop],) for start, stop in pairwise(self.bounds.tolist())])[0]
+
+    def scan(self, score: Score | None, tolerance: float) -> tuple[Column, list[str]]:
+        """0 − score of every row (zeros without a score), and what is wrong with the rows, from one pass."""
+        column, found = self.new_column("scan", [(score, tolerance)] * self.shards)
+        return column, [problem for part in found for problem in part]
+
+    def priced(self, cost: Column, y: Float64Array) -> Column:
+        """u − P·y in float64, from one pass."""
+        return self.new_column("price", [(cost.key, y)] * self.shards)[0]
+
+    def minus_classes(self, classes: Sequence[int]) -> list[Column]:
+        """−p of some classes, from one pass."""
+        columns = [self._column_of(next(_KEYS)) for _ in classes]
+        self.ask_all("minus_classes", tuple(column.key for column in columns), classes)
+        return columns
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def shards(self) -> int:
+        """How many there are."""
+        return len(self.bounds) - 1
+
+    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Put a question to every shard, each with its own arguments; columns that nobody needs are dropped first."""
+        if self._dropped:
+            keys, self._dropped[:] = list(self._dropped), []
+            self.hands.ask("drop", [(keys,)] * self.shards)
+        return self.hands.ask(method, arguments)
+
+    def ask_all(self, method: str, *arguments: object) -> list[Any]:
+        """Put the same question to every shard."""
+        return self.ask(method, [arguments] * self.shards)
+
+    def new_column(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> tuple[Column, list[Any]]:
+        """Have every shard make its part of a new column."""
+        key = next(_KEYS)
+        answers = self.ask(method, [(key, *given) for given in arguments])
+        return self._column_of(key), answers
+
+    def _column_of(self, key: int) -> Column:
+        column = Column(self, key)
+        weakref.finalize(column, self._dropped.append, key)
+        return column
+
+    def ordered(self, indices: IntArray) -> tuple[IntArray, list[IntArray]]:
+        """The order that sorts some row numbers, and the sorted numbers cut at the borders of the shards."""
+        order = np.argsort(indices, kind="stable")
+        return order, self._cut(indices[order])
+
+    def _cut(self, ascending: IntArray) -> list[IntArray]:
+        return np.split(ascending, np.searchsorted(ascending, self.bounds[1:-1]))
+
+    def _added(self, sums: Iterable[IntArray]) -> IntArray:
+        return sum(sums, start=np.zeros((2, self.classes), dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inside:
+    """What some rows add up to."""
+
+    count: int
+    total: Float64Array  # (C,)
+    cost: float
+
+
+class Column:
+    """One float64 number per row, kept where the rows are."""
+
+    def __init__(self, rows: Rows, key: int) -> None:
+        self.rows, self.key = rows, key
+
+    def at(self, indices: IntArray) -> Float64Array:
+        """The numbers of some rows, (m,)."""
+        order, parts = self.rows.ordered(indices)
+        result = np.empty(len(indices))
+        result[order] = np.concatenate(self.rows.ask("at", [(self.key, cut) for cut in parts]))
         return result
 
-    def times(self, y: Float64Array) -> Float64Array:
-        """P·y in float64: (N, C) @ (C,) → (N,), one pass."""
-        result = np.empty(self.size)
+    def values(self) -> Float64Array:
+        """All numbers, in this process, (N,)."""
+        return np.concatenate(self.rows.ask_all("values", self.key))
 
-        def multiply(where: slice) -> None:
-            result[where] = self.read(where).astype(np.float64, copy=False) @ y
+    def extent(self) -> tuple[float, float]:
+        """The smallest and the largest number; (inf, −inf) where there are none."""
+        lows, highs = zip(*self.rows.ask_all("extent", self.key), strict=True)
+        return min(lows), max(highs)
 
-        self.map(multiply)
-        return result
+    def away_from(self, theta: float) -> Column:
+        """|x − θ| of every number x."""
+        return self.rows.new_column("away", [(self.key, theta)] * self.rows.shards)[0]
 
-    def map(self, work: Callable[[slice], Result]) -> list[Result]:
-        """Apply `work` to every block of rows, on all threads; results in the order of the blocks."""
-        return map_blocks(self.size, self._step, work, self.threads)
+    def count_up_to(self, limit: float) -> int:
+        """How many numbers are at most `limit`."""
+        return sum(self.rows.ask_all("count_up_to", self.key, limit))
 
+    def smallest(self, count: int) -> IntArray:
+        """Rows of the `count` smallest numbers, ascending; ties go to the lower row."""
+        if count <= 0:
+            return np.empty(0, dtype=np.int64)
+        if count >= self.rows.size:
+            return np.arange(self.rows.size)
+        parts = self.rows.ask_all("below", self.key, self.smallest_but(count - 1), count)
+        below = np.concatenate([part[0] for part in parts])
+        tied = np.concatenate([part[1] for part in parts])[: count - len(below)]
+        return np.sort(np.concatenate([below, tied]))
 
-def map_blocks(size: int, step: int, work: Callable[[slice], Result], threads: int | None = None) -> list[Result]:
-    """Apply `work` to slices of `step` rows, on all cores unless told otherwise; results in the order of the slices.
+    def sum_of_smallest(self, count: int) -> tuple[float, float]:
+        """The sum of the `count` ≥ 1 smallest numbers, rounded once, and the largest of them."""
+        limit = self.smallest_but(count - 1)
+        counts, sums = zip(*self.rows.ask_all("sum_below", self.key, limit), strict=True)
+        return from_exact(sum(sums) + (count - sum(counts)) * exact_sum(np.array([limit]))), limit
 
-    >>> map_blocks(5, 2, lambda where: (where.start, where.stop))
-    [(0, 2), (2, 4), (4, 5)]
-    """
-    blocks = [slice(start, min(start + step, size)) for start in range(0, size, step)]
-    workers = min(threads or len(os.sched_getaffinity(0)), len(blocks))
-    if workers < 2:
-        return [work(block) for block in blocks]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, blocks))
+    def smallest_but(self, count: int) -> float:
+        """The smallest number but `count` others: digit by digit of the ordered bits, from the top.
 
-
-def widen_half(half: NDArray[np.float16]) -> NDArray[np.float32]:
-    """float16 → float32, exactly, 14 times faster than a cast for finite non-negative numbers.
-
-    Shifted by 13 bits, a half's exponent and fraction are those of a float32 that is 2^112 times too small.
-
-    >>> widen_half(np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16)).tolist() == \
-            np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16).astype(np.float32).tolist()
-    True
-    """
-    bits: NDArray[Any] = half.view(np.uint16)
-    if bits.size and bits.max() > HALF_MAX:  # negative, infinite or NaN: rare, and about to be refused
-        return half.astype(np.float32)
-    wide = bits.astype(np.uint32)
-    wide <<= 13
-    result = wide.view(np.float32)
-    result *= np.float32(2.0**112)
-    return result
-
-
-def smallest(values: FloatArray, count: int) -> IntArray:
-    """Indices of the `count` smallest values, ascending by index; ties go to the lower index.
-
-    >>> smallest(np.array([3.0, 1.0, 2.0, 1.0, 1.0]), 2).tolist()
-    [1, 3]
-    """
-    if count <= 0:
-        return np.empty(0, dtype=np.int64)
-    if count >= len(values):
-        return np.arange(len(values), dtype=np.int64)
-    limit = np.partition(values, count - 1)[count - 1]
-    chosen = values < limit
-    chosen[np.flatnonzero(values == limit)[: count - int(chosen.sum())]] = True
-    return np.flatnonzero(chosen).astype(np.int64, copy=False)
+        Each shard counts how often each digit occurs; once few numbers begin with the digits that are known, they are
+        looked at in one place.
+        """
+        prefix, shift = 0, 64
+        while True:
+            shift -= DIGIT_BITS
+            digits = sum(self.rows.ask_all("histogram", self.key, prefix, shift)).cumsum()
+            digit = int(np.searchsorted(digits, count, side="right"))
+            smaller = int(digits[digit - 1]) if digit else 0
+            count, prefix = count - smaller, prefix << DIGIT_BITS | digit
+            if shift == 0 or digits[digit] - smaller <= GATHERED:
+                break
+        near = np.concatenate(self.rows.ask_all("beginning_with", self.key, prefix, shift))
+        return float(np.partition(near, count)[count])

@@ -16,7 +16,6 @@ from .halves import MOST_COORDINATES, rechoose
 from .newton import Part
 from .program import Effort, Program, Report, Solution, silent
 from .rounding import Core, anneal, open_core, swap_descent
-from .shards import smallest
 
 SWAP_CORE = 200  # rows, or two per class
 SWAP_ELEMENTS = 2_000_000  # beyond that a sweep of swaps takes seconds
@@ -54,9 +53,9 @@ def solve(
 
 def _cheapest(program: Program) -> Solution:
     """The b cheapest rows, which are optimal where Pᵀz is fixed or free of cost."""
-    picks = smallest(program.cost, program.budget)
+    picks = program.cost.smallest(program.budget)
     value = program.value(picks)
-    ordered = picks[np.argsort(program.cost[picks], kind="stable")]
+    ordered = picks[np.argsort(program.cost.at(picks), kind="stable")]
     return Solution(ordered, value, value, "optimal", np.zeros(program.rows.classes))
 
 
@@ -80,7 +79,7 @@ def _round(program: Program, point: DualPoint, effort: Effort, report: Report) -
 def _useful_rows(point: DualPoint, best: Core) -> int:
     """How many rows cost little enough to help: with a large λ, rows far from the threshold are worth their price."""
     worth = (best.value() - point.bound) / 300
-    return min(int((np.abs(point.reduced - point.theta) <= worth).sum()), LARGEST_CORE // len(point.y))
+    return min(point.reduced.away_from(point.theta).count_up_to(worth), LARGEST_CORE // len(point.y))
 
 
 def _search(
@@ -139,14 +138,14 @@ def _prove(program: Program, point: DualPoint, best: Core, effort: Effort, repor
     if effort.nodes == 0 or not _open(best, point.bound, effort):
         return best, point.bound
     left = best.value() - point.bound
-    undecided = int((np.abs(point.reduced - point.theta) <= left * (1 + 1e-9)).sum())
+    undecided = point.reduced.away_from(point.theta).count_up_to(left * (1 + 1e-9))
     if undecided > EXACT_ROWS:
         report(f"branch and bound left out: {undecided} rows undecided")
         return best, point.bound
     core = open_core(program, point, max(undecided, 1), best.picks())
     part = Part(
         program.rows.take(core.where), core.cost, int(core.chosen.sum()), program.rows.total(core.fixed),
-        float(program.cost[core.fixed].sum()), program.ranges, program.lam,
+        float(program.cost.at(core.fixed).sum()), program.ranges, program.lam,
     )  # fmt: skip
     found = highs.branch_and_bound(part, core.chosen, nodes=effort.nodes, seconds=effort.seconds_left)
     if found.chosen is not None:
@@ -161,7 +160,7 @@ def _certified(program: Program, point: DualPoint, picks: IntArray, bound: float
     value = program.value(picks)
     bound = min(bound, value)
     gap = gap_between(value, bound)
-    ordered = picks[np.argsort(point.reduced[picks], kind="stable")]
+    ordered = picks[np.argsort(point.reduced.at(picks), kind="stable")]
     status = _status(gap, effort)
     return Solution(ordered, value, bound, status, point.y)
 

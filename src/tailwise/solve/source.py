@@ -1,4 +1,4 @@
-"""The border: whatever the user gives as probabilities in, checked `Rows` and scores out, from one read of the data.
+"""The border: whatever the user gives as probabilities in, checked `Rows` and costs out, from one read of the data.
 
 Everything behind this module trusts its arrays.
 """
@@ -13,17 +13,19 @@ import numpy as np
 from ..errors import BadFile, BadInput, BadProbabilities, MissingExtra
 from ..score.softmax import Score
 from ..types import Float64Array, FloatArray, Proba
-from .shards import Rows
+from .shards import Column, Rows
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from .matrices import Matrix
 
 SUM_TOLERANCE = {np.dtype(np.float16): 5e-3, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-3}
 NAMED_ROWS = 3
 
 
-def open_rows(proba: Proba) -> Rows:
-    """Open probabilities: an array, or a path to .npy (memory-mapped) or .parquet."""
+def open_proba(proba: Proba) -> Matrix:
+    """Open probabilities, wherever they are; only their form is looked at."""
     array = _load(Path(proba)) if isinstance(proba, str | Path) else np.asanyarray(proba)
     if array.ndim != 2:
         raise BadInput(f"probabilities must be a matrix (images × classes), but have shape {array.shape}")
@@ -31,48 +33,17 @@ def open_rows(proba: Proba) -> Rows:
         raise BadInput(f"probabilities must be float16, float32 or float64, but are {array.dtype}")
     if array.shape[1] == 0:
         raise BadInput("probabilities have no class columns")
-    return Rows(array)
+    return array
 
 
-def scan(rows: Rows, score: Score | None = None) -> Float64Array:
-    """Check every row and score it, in one pass; returns the scores (N,), zeros without a score."""
-    scores = np.zeros(rows.size)
-    tolerance = SUM_TOLERANCE[rows.array.dtype]
-
-    def check(where: slice) -> list[str]:
-        block = rows.read(where)
-        problems = _problems(block, where.start, tolerance)
-        if score is not None and not problems:
-            scores[where] = score(block)
-        return problems
-
-    problems = [problem for found in rows.map(check) for problem in found]
+def scan(rows: Rows, score: Score | None = None) -> Column:
+    """Check every row and score it, in one pass; returns the costs 0 − score, zeros without a score."""
+    costs, problems = rows.scan(score, SUM_TOLERANCE[rows.dtype])
     if problems:
         shown = "; ".join(problems[:NAMED_ROWS])
         more = f" (and {len(problems) - NAMED_ROWS} more)" if len(problems) > NAMED_ROWS else ""
         raise BadProbabilities(f"{shown}{more}. Each row must be a softmax output: non-negative, summing to 1")
-    return scores
-
-
-def _problems(block: FloatArray, start: int, tolerance: float) -> list[str]:
-    """What is wrong with the rows of a block, one sentence per bad row."""
-    sums = block.sum(axis=1)  # (n,), NaN where any entry is
-    good = np.abs(sums - 1.0) <= tolerance
-    if good.all() and block.min(initial=0.0) >= 0:
-        return []
-    lows = block.min(axis=1)
-    bad = np.flatnonzero(~good | (lows < 0))
-    return [_problem(start + int(row), block[row], float(sums[row]), float(lows[row])) for row in bad]
-
-
-def _problem(row: int, values: FloatArray, total: float, low: float) -> str:
-    if np.isnan(values).any():
-        return f"row {row} holds NaN"
-    if np.isinf(values).any():
-        return f"row {row} holds an infinite number"
-    if low < 0:
-        return f"row {row} holds {low:.4g}"
-    return f"row {row} sums to {total:.4g}"
+    return costs
 
 
 def read_numbers(values: object, name: str, size: int) -> Float64Array:

@@ -22,7 +22,7 @@ class Bald(ScoreStrategy):
     name: ClassVar[str] = "bald"
     needs: ClassVar[tuple[str, ...]] = ("proba", "mc_proba")
 
-    def scores(self, task: Task, predictions: Predictions, _scores: Float64Array) -> Float64Array:
+    def scores(self, task: Task, predictions: Predictions) -> Float64Array:
         """Mutual information in nats."""
         passes = np.asarray(predictions.mc_proba)
         wanted = (task.rows.size, task.rows.classes)

@@ -19,8 +19,9 @@ from ..errors import BadInput
 from ..registry import Registry, check_settings
 from ..score.softmax import SCORES
 from ..solve.path import Balance, parse_balance, score_scale
+from ..solve.shards import Column
 from ..types import Float64Array, Predictions, Selection
-from .select import by_score
+from .select import by_cost
 from .task import Task, make_task
 
 
@@ -83,15 +84,15 @@ class Base(ABC):
         """Choose `budget` rows of the pool; `counts` and `target` are those of `tailwise.select`."""
         self._check_needs(predictions)
         score = SCORES[self.softmax_score] if self.softmax_score else None
-        task, scores = make_task(
+        task, costs = make_task(
             predictions.proba, budget, counts=counts, target=target, score=score,
             gap=self.gap, time_limit=self.time_limit, seed=seed, report=report,
         )  # fmt: skip
-        return self.choose(task, predictions, scores)
+        return self.choose(task, predictions, costs)
 
     @abstractmethod
-    def choose(self, task: Task, predictions: Predictions, scores: Float64Array) -> Selection:
-        """The method itself, on checked input; `scores` (N,) are those of `softmax_score`, zeros without one."""
+    def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
+        """The method itself, on checked input; `costs` are 0 − `softmax_score`, zeros without one."""
 
     def _check_needs(self, predictions: Predictions) -> None:
         for need in self.needs:
@@ -106,15 +107,17 @@ class ScoreStrategy(Base):
     scale: ClassVar[float | None] = None
     """What λ = 1 means relative to entropy; None: judged by the range of the scores."""
 
-    def choose(self, task: Task, predictions: Predictions, scores: Float64Array) -> Selection:
+    def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """Score, then solve."""
-        wanted = self.scores(task, predictions, scores)
-        scale = self.scale or score_scale(wanted, task.rows.classes)
-        return by_score(task, wanted, self.balance, scale=scale, method=self.name)
+        scores = self.scores(task, predictions)
+        if scores is not None:
+            costs = task.rows.hold(0.0 - scores)  # no −0.0
+        scale = self.scale or score_scale(costs.extent(), task.rows.classes)
+        return by_cost(task, costs, self.balance, scale=scale, method=self.name)
 
-    def scores(self, _task: Task, _predictions: Predictions, scores: Float64Array) -> Float64Array:
-        """One number per row, larger = more wanted, (N,); those of `softmax_score` unless a strategy says otherwise."""
-        return scores
+    def scores(self, _task: Task, _predictions: Predictions) -> Float64Array | None:
+        """One number per row, larger = more wanted, (N,); None where `softmax_score` has said it all."""
+        return None
 
 
 def pool_matrix(array: object, name: str, rows: int | None) -> Any:  # noqa: ANN401 - a float array of the user's dtype

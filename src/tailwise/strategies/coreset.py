@@ -8,7 +8,8 @@ from typing import ClassVar
 from ..errors import BadInput
 from ..solve.coreset import robust_k_center
 from ..solve.path import parse_balance
-from ..types import Float64Array, Predictions, Selection
+from ..solve.shards import Column
+from ..types import Predictions, Selection
 from .base import Base, strategy
 from .kcenter import both_embeddings
 from .task import Task
@@ -33,7 +34,7 @@ class CoreSet(Base):
                 "use kcenter with balance instead"
             )
 
-    def choose(self, task: Task, predictions: Predictions, _scores: Float64Array) -> Selection:
+    def choose(self, task: Task, predictions: Predictions, _costs: Column) -> Selection:
         """`objective` is the radius, `bound` the smallest radius not ruled out."""
         pool, labelled = both_embeddings(task, predictions)
         found = robust_k_center(

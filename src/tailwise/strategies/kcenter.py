@@ -10,7 +10,8 @@ import numpy as np
 from ..errors import BadInput
 from ..solve.greedy import GreedyPicks, k_center
 from ..solve.path import find_lam
-from ..types import Float64Array, Predictions, Selection
+from ..solve.shards import Column
+from ..types import Predictions, Selection
 from .base import Base, pool_matrix, strategy
 from .task import Task
 
@@ -23,7 +24,7 @@ class KCenter(Base):
     name: ClassVar[str] = "kcenter"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
-    def choose(self, task: Task, predictions: Predictions, _scores: Float64Array) -> Selection:
+    def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """Algorithm 2; `informativeness` is the sum of the distances at which the picks were made."""
         pool, labelled = both_embeddings(task, predictions)
 
@@ -36,7 +37,7 @@ class KCenter(Base):
         # λ weighs samples against distances: a typical distance at which picks are made is its natural unit.
         wordy = isinstance(self.balance, str)
         scale = _typical(pick(0.0)) if wordy else 1.0
-        lam = find_lam(self.balance, l1_at, scale, task.program(np.zeros(task.rows.size)))
+        lam = find_lam(self.balance, l1_at, scale, task.program(costs))
         picks = pick(lam)
         reached = float(picks.distances[np.isfinite(picks.distances)].sum())
         return task.selection(picks.indices, informativeness=reached, lam=lam, method=self.name)

@@ -84,20 +84,20 @@ def balance_path(
     ([0.0, 1.0], [0.3, 0.3])
     """
     named = score if isinstance(score, str) else None
-    task, scores = make_task(
+    task, costs = make_task(
         proba, budget, counts=counts, target=target, score=SCORES[named] if named else None, seed=seed, report=report
     )
     if named is None:
-        scores = read_numbers(score, "score (one per image)", task.rows.size)
-    scale = 1.0 if named == "entropy" else score_scale(scores, task.rows.classes)
+        costs = task.rows.hold(0.0 - read_numbers(score, "score (one per image)", task.rows.size))
+    scale = 1.0 if named == "entropy" else score_scale(costs.extent(), task.rows.classes)
     values = _checked(paper_grid(scale) if lams is None else lams)
-    sweep = Sweep(task.program(0.0 - scores), quick_effort(), task.seed, task.report)
+    sweep = Sweep(task.program(costs), quick_effort(), task.seed, task.report)
     solutions = [sweep.at(lam) for lam in values.tolist()]
     expected = [task.rows.total(solution.indices) for solution in solutions]
     l1 = np.array([task.ranges.distance(one) for one in expected])
     return BalancePath(
         lam=values,
-        informativeness=np.array([scores[solution.indices].sum() for solution in solutions]),
+        informativeness=np.array([-costs.at(solution.indices).sum() for solution in solutions]),
         l1=l1,
         l1_score=np.array([l1_score(task.counts + one) for one in expected]),
         gap=np.array([solution.gap for solution in solutions]),

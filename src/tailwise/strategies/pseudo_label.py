@@ -9,7 +9,8 @@ import numpy as np
 
 from ..solve.path import find_lam
 from ..solve.pseudo import solve_one_hot
-from ..types import Float64Array, IntArray, Predictions, Selection
+from ..solve.shards import Column
+from ..types import Predictions, Selection
 from .base import Base, strategy
 from .task import Task
 
@@ -22,16 +23,14 @@ class PseudoLabel(Base):
     name: ClassVar[str] = "entropy-l1-pseudo-label"
     softmax_score: ClassVar[str | None] = "entropy"
 
-    def choose(self, task: Task, _predictions: Predictions, scores: Float64Array) -> Selection:
+    def choose(self, task: Task, _predictions: Predictions, costs: Column) -> Selection:
         """Solve on the one-hot argmax; expected counts and l1 are reported for the softmax, as everywhere."""
-        labels: IntArray = np.concatenate(
-            [np.empty(0, dtype=np.int64), *task.rows.map(lambda where: task.rows.read(where).argmax(axis=1))]
-        )
-        program = task.program(0.0 - scores)
+        labels = task.rows.largest_class()
+        program = task.program(costs)
 
         def l1_at(lam: float) -> float:
             picked = labels[solve_one_hot(program.at(lam), labels).indices]
             return task.ranges.distance(np.bincount(picked, minlength=task.rows.classes).astype(np.float64))
 
         lam = find_lam(self.balance, l1_at, 1.0, program)
-        return task.certified(solve_one_hot(program.at(lam), labels), scores, lam, self.name)
+        return task.certified(solve_one_hot(program.at(lam), labels), costs, lam, self.name)

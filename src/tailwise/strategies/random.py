@@ -19,7 +19,7 @@ class Random(ScoreStrategy):
 
     name: ClassVar[str] = "random"
 
-    def scores(self, task: Task, _predictions: Predictions, _scores: Float64Array) -> Float64Array:
+    def scores(self, task: Task, _predictions: Predictions) -> Float64Array:
         """Uniform numbers in [0, 1): the b largest are a uniformly random batch."""
         scores: Float64Array = np.random.default_rng([task.seed, 1]).random((task.rows.size,))
         return scores

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 from ..balance.target import Target
 from ..score.softmax import SCORES
 from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort, score_scale
+from ..solve.shards import Column
 from ..solve.solver import solve
 from ..solve.source import read_numbers
-from ..types import Float64Array, Proba, Selection
+from ..types import Proba, Selection
 from .task import Task, make_task
 
 
@@ -58,19 +59,19 @@ def select(
     ([2, 1], 'optimal')
     """
     named = score if isinstance(score, str) else None
-    task, scores = make_task(
+    task, costs = make_task(
         proba, budget, counts=counts, target=target, score=SCORES[named] if named else None,
         gap=gap, time_limit=time_limit, seed=seed, report=report,
     )  # fmt: skip
     if named is None:
-        scores = read_numbers(score, "score (one per image)", task.rows.size)
-    scale = 1.0 if named == "entropy" else score_scale(scores, task.rows.classes)
-    return by_score(task, scores, balance, scale=scale, method=named or "scores")
+        costs = task.rows.hold(0.0 - read_numbers(score, "score (one per image)", task.rows.size))
+    scale = 1.0 if named == "entropy" else score_scale(costs.extent(), task.rows.classes)
+    return by_cost(task, costs, balance, scale=scale, method=named or "scores")
 
 
-def by_score(task: Task, scores: Float64Array, balance: Balance, *, scale: float, method: str) -> Selection:
+def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method: str) -> Selection:
     """The program of the paper with u = −score; λ = 0 is the classical top-b."""
-    program = task.program(0.0 - scores)  # no −0.0
+    program = task.program(costs)
     by_rule = parse_balance(balance) == "auto"
     # A wish is judged by the very solves that make the batch, so that it holds; a rule needs no such care.
     sweep = Sweep(program, quick_effort(task.time_limit) if by_rule else task.effort, task.seed, task.report)
@@ -79,4 +80,4 @@ def by_score(task: Task, scores: Float64Array, balance: Balance, *, scale: float
     if solution is None:
         warm = sweep.nearest_duals(lam)
         solution = solve(program.at(lam), task.effort, seed=task.seed, warm=warm, report=task.report)
-    return task.certified(solution, scores, lam, method)
+    return task.certified(solution, costs, lam, method)

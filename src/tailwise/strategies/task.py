@@ -12,8 +12,8 @@ from ..errors import BadInput, PoolExhausted
 from ..score.softmax import Score
 from ..solve.program import Effort, Program, Report, Solution, silent
 from ..solve.reach import shortfalls
-from ..solve.shards import Rows
-from ..solve.source import open_rows, read_counts, scan
+from ..solve.shards import Column, Rows
+from ..solve.source import open_proba, read_counts, scan
 from ..types import BoolArray, Float64Array, IntArray, Proba, Selection, gap_between
 
 
@@ -36,8 +36,8 @@ class Task:
         """How hard to try, the clock having started with the task."""
         return Effort.for_gap(self.gap, self.time_limit).since(self.started)
 
-    def program(self, cost: Float64Array, lam: float = 0.0) -> Program:
-        """The selection problem for costs u (N,)."""
+    def program(self, cost: Column, lam: float = 0.0) -> Program:
+        """The selection problem for costs u."""
         return Program(self.rows, cost, self.budget, lam, self.ranges)
 
     def selection(
@@ -57,11 +57,11 @@ class Task:
             unreachable=unreachable, method=method,
         )  # fmt: skip
 
-    def certified(self, solution: Solution, scores: Float64Array, lam: float, method: str) -> Selection:
+    def certified(self, solution: Solution, costs: Column, lam: float, method: str) -> Selection:
         """The answer from a solution of the program."""
         pressed = solution.duals >= lam * (1 - 1e-9)  # an unreachable class has its dual at λ
         return self.selection(
-            solution.indices, informativeness=float(scores[solution.indices].sum()), lam=lam, method=method,
+            solution.indices, informativeness=-float(costs.at(solution.indices).sum()), lam=lam, method=method,
             status=solution.status, objective=solution.objective, bound=solution.bound, at_limit=pressed,
         )  # fmt: skip
 
@@ -69,9 +69,9 @@ class Task:
 def make_task(
     proba: Proba, budget: int, *, counts: object = None, target: object = None, score: Score | None = None,
     gap: float = 1e-4, time_limit: float | None = None, seed: int = 0, report: Report | None = None,
-) -> tuple[Task, Float64Array]:  # fmt: skip
-    """Check a request and score its rows, in one read of the probabilities; zeros where no score is given."""
-    rows = open_rows(proba)
+) -> tuple[Task, Column]:  # fmt: skip
+    """Check a request and price its rows (0 − score, or zeros), in one read of the probabilities."""
+    rows = Rows(open_proba(proba))
     size = _whole(budget, "budget")
     if size > rows.size:
         raise PoolExhausted(

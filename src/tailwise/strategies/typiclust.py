@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from ..balance.target import Ranges
 from ..errors import BadInput
 from ..solve.path import find_lam, score_scale
+from ..solve.shards import Column
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .base import Base, strategy
 from .kcenter import both_embeddings
@@ -41,7 +42,7 @@ class TypiClust(Base):
         if self.most_clusters < 1:
             raise BadInput(f"most_clusters is {self.most_clusters}; it must be a whole number above 0")
 
-    def choose(self, task: Task, predictions: Predictions, _scores: Float64Array) -> Selection:
+    def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """`informativeness` is the sum of the typicalities; balance weighs within each cluster, as in Algorithm 2."""
         pool, labelled = both_embeddings(task, predictions)
         with threadpool_limits(limits=1):
@@ -51,8 +52,8 @@ class TypiClust(Base):
             return task.ranges.distance(task.rows.total(visits.pick(task, lam)))
 
         known = visits.typicality[np.concatenate([np.empty(0, np.int64), *visits.members.values()])]
-        scale = score_scale(known, task.rows.classes)
-        lam = find_lam(self.balance, l1_at, scale, task.program(np.zeros(task.rows.size)))
+        scale = score_scale((known.min(initial=np.inf), known.max(initial=-np.inf)), task.rows.classes)
+        lam = find_lam(self.balance, l1_at, scale, task.program(costs))
         picks = visits.pick(task, lam)
         total = float(visits.typicality[picks].sum())
         return task.selection(picks, informativeness=total, lam=lam, method=self.name)

@@ -19,6 +19,6 @@ class Vaal(ScoreStrategy):
     name: ClassVar[str] = "vaal"
     needs: ClassVar[tuple[str, ...]] = ("proba", "labelledness")
 
-    def scores(self, task: Task, predictions: Predictions, _scores: Float64Array) -> Float64Array:
+    def scores(self, task: Task, predictions: Predictions) -> Float64Array:
         """Minus the probability of being labelled, so that u = D(μ(x))."""
         return 0.0 - read_numbers(predictions.labelledness, "labelledness (one per image)", task.rows.size)

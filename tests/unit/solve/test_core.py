@@ -10,9 +10,10 @@ import pytest
 from tailwise.balance.target import Ranges
 from tailwise.solve.core import branch_and_bound, exact_duals
 from tailwise.solve.newton import Part
-from tailwise.solve.program import Effort, Program
-from tailwise.solve.shards import Rows
+from tailwise.solve.program import Effort
 from tailwise.solve.solver import solve
+
+from .programs import make_program
 
 
 def make_part(seed: int, size: int = 12, lam: float = 1.0) -> Part:
@@ -60,7 +61,7 @@ def test_the_certificate_of_a_stopped_search_is_not_the_objective() -> None:
     for seed in range(6):
         rng = np.random.default_rng(seed)
         target = Ranges(np.full(4, 3.3), np.full(4, 3.4))
-        program = Program(Rows(rng.dirichlet(np.full(4, 0.5), size=36)), rng.normal(size=36) * 0.2, 12, 1.0, target)
+        program = make_program(rng.dirichlet(np.full(4, 0.5), size=36), rng.normal(size=36) * 0.2, 12, 1.0, target)
         hasty = solve(program, Effort(gap=1e-9, restarts=0, kicks=0, nodes=1))
         careful = solve(program, Effort.for_gap(1e-9, None))
         assert hasty.bound <= careful.objective + 1e-9

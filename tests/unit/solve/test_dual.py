@@ -9,21 +9,22 @@ from scipy.optimize import linprog
 from tailwise.balance.target import Ranges
 from tailwise.solve.dual import evaluate, maximise
 from tailwise.solve.program import Effort, Program
-from tailwise.solve.shards import Rows
+
+from .programs import make_program, proba_of
 
 
 def random_program(size: int, classes: int, seed: int, lam: float, width: float = 0.0) -> Program:
     rng = np.random.default_rng(seed)
     proba = rng.dirichlet(np.full(classes, 0.4), size=size)
     low = rng.random(classes) * 2 * (size // 10) / classes
-    return Program(Rows(proba), rng.normal(size=size), size // 10, lam, Ranges(low, low + width))
+    return make_program(proba, rng.normal(size=size), size // 10, lam, Ranges(low, low + width))
 
 
 def relaxed_optimum(program: Program) -> float:
     """The relaxed program, written out for scipy's linprog: z, shortfall, surplus."""
-    proba, (low, high) = program.rows.array, (program.ranges.low, program.ranges.high)
+    proba, (low, high) = proba_of(program), (program.ranges.low, program.ranges.high)
     size, classes = proba.shape
-    cost = np.concatenate([program.cost, np.full(2 * classes, program.lam)])
+    cost = np.concatenate([program.cost.values(), np.full(2 * classes, program.lam)])
     eye, none = np.eye(classes), np.zeros((classes, classes))
     at_least = np.hstack([-proba.T, -eye, none])  # Pᵀz + t⁺ ≥ low
     at_most = np.hstack([proba.T, none, -eye])  # Pᵀz − t⁻ ≤ high
@@ -74,7 +75,7 @@ def test_pools_of_a_few_rows_repeated_are_bounded_tightly(kinds: int, classes: i
     which = np.repeat(np.arange(kinds), 1_200 // kinds)
     proba, cost = rng.dirichlet(np.full(classes, 0.3), size=kinds)[which], rng.normal(size=kinds)[which]
     omega = np.full(classes, 100 / classes)
-    program = Program(Rows(proba), cost, 100, 1.0, Ranges(omega, omega))
+    program = make_program(proba, cost, 100, 1.0, Ranges(omega, omega))
     optimum = relaxed_optimum(program)
     point = maximise(program, Effort(), np.random.default_rng(0), None)
     assert point.bound == pytest.approx(optimum, rel=1e-4)

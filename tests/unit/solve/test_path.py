@@ -64,8 +64,9 @@ def test_a_wish_that_holds_without_balance_costs_nothing() -> None:
 
 def test_a_wish_beyond_reach_says_how_near_one_can_come() -> None:
     proba = np.tile([0.9, 0.1], (100, 1))
-    with pytest.raises(TargetUnreachable, match=r"within 5%.*closest batch is 80\.0 % away.*'within 81%'"):
+    with pytest.raises(TargetUnreachable, match=r"within 5%.*closest batch is 80\.0 % away.*'within 80%'"):
         tailwise.select(proba, 10, balance="within 5%")
+    assert tailwise.select(proba, 10, balance="within 80%").l1 == pytest.approx(8.0)
 
 
 @pytest.mark.parametrize("bad", ["within", "within -3%", "5", "auto!", -1, np.nan, np.inf, True, None])

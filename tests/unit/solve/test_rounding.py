@@ -13,15 +13,16 @@ from tailwise.solve.exchange import kick, pair_descent
 from tailwise.solve.halves import rechoose
 from tailwise.solve.program import Program
 from tailwise.solve.rounding import Core, anneal, open_core, swap_descent
-from tailwise.solve.shards import Rows
 from tailwise.types import IntArray
+
+from .programs import make_program
 
 
 def make_core(seed: int, size: int = 60, classes: int = 4, width: float = 0.0) -> tuple[Program, Core]:
     rng = np.random.default_rng(seed)
     proba = rng.dirichlet(np.full(classes, 0.3), size=size)
     low = np.full(classes, 12 / classes)
-    program = Program(Rows(proba), rng.normal(size=size) * 0.3, 12, 1.0, Ranges(low, low + width))
+    program = make_program(proba, rng.normal(size=size) * 0.3, 12, 1.0, Ranges(low, low + width))
     point = evaluate(program, rng.uniform(-0.5, 0.5, size=classes))
     return program, open_core(program, point, 30)
 

@@ -1,7 +1,8 @@
-"""Rows are read exactly, and the same whatever the number of threads."""
+"""Rows and columns answer as plain arrays would, the same bit for bit for any number of threads and shards."""
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailwise.solve.shards import Rows, smallest, widen_half
+from tailwise.score.softmax import entropy
+from tailwise.solve.blocks import smallest, widen_half
+from tailwise.solve.shards import LocalHands, Rows, shard_bounds
+
+SHARDS = (1, 2, 4, 8)
+
+
+def rows_in(array: np.ndarray, shards: int, threads: int | None = None) -> Rows:
+    return Rows(hands=LocalHands(array, shard_bounds(*array.shape, shards), threads))
+
+
+def softmax_rows(size: int, classes: int, dtype: type = np.float64, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).dirichlet(np.full(classes, 0.3), size=size).astype(dtype)
 
 
 def test_every_finite_non_negative_half_is_widened_exactly() -> None:
@@ -29,26 +42,116 @@ def test_smallest_is_a_stable_sort_cut_off(values: list[int], count: int) -> Non
     assert smallest(array, count).tolist() == expected.tolist()
 
 
+@given(st.integers(0, 20_000), st.integers(1, 3_000), st.integers(1, 9))
+def test_shards_cover_all_rows_and_begin_where_blocks_do(size: int, classes: int, count: int) -> None:
+    bounds = shard_bounds(size, classes, count)
+    assert (bounds[0], bounds[-1], len(bounds)) == (0, size, count + 1)
+    assert (np.diff(bounds) >= 0).all()
+    step = max(64, (1 << 18) // classes)
+    assert all(border % step == 0 or border == size for border in bounds.tolist())
+
+
+@pytest.mark.parametrize("shards", SHARDS)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_products_and_sums_equal_those_in_float64(dtype: type) -> None:
+def test_products_sums_and_reads_equal_those_in_float64(dtype: type, shards: int) -> None:
     rng = np.random.default_rng(0)
-    array = rng.dirichlet(np.ones(7), size=100_000).astype(dtype)
-    rows, y, some = Rows(array), rng.normal(size=7), rng.permutation(100_000)[:70_000]
+    array = softmax_rows(100_000, 7, dtype)
+    rows, y, some = rows_in(array, shards), rng.normal(size=7), rng.permutation(100_000)[:70_000]
     wide = array.astype(np.float64)
-    np.testing.assert_allclose(rows.times(y), wide @ y, atol=1e-14)
+    cost = rows.hold(np.ones(100_000))
+    np.testing.assert_allclose(rows.priced(cost, y).values(), 1.0 - wide @ y, atol=1e-14)
     np.testing.assert_allclose(rows.total(some), wide[some].sum(axis=0), rtol=1e-12)
     assert np.array_equal(rows.take(some), wide[some])
+    assert np.array_equal(rows.read(slice(37_000, 76_000)), array[37_000:76_000].astype(rows.read(slice(1)).dtype))
+    assert np.array_equal(rows.largest_class(), wide.argmax(axis=1))
 
 
-def test_products_are_bit_identical_for_any_number_of_threads() -> None:
-    array = np.random.default_rng(1).dirichlet(np.ones(9), size=150_000).astype(np.float32)
-    y = np.linspace(-1, 1, 9)
-    one = Rows(array, threads=1).times(y)
-    assert all(np.array_equal(one, Rows(array, threads=count).times(y)) for count in (2, 3, 8))
+@pytest.mark.parametrize(("shards", "threads"), [(1, 2), (1, 8), (2, 1), (3, 2), (8, None)])
+def test_products_and_sums_are_bit_identical_for_any_number_of_threads_and_shards(shards: int, threads: int) -> None:
+    array, y = softmax_rows(150_000, 9, np.float32), np.linspace(-1, 1, 9)
+    some = np.random.default_rng(1).permutation(150_000)[:50_000]
+    one, other = rows_in(array, 1, 1), rows_in(array, shards, threads)
+    here, there = (rows.priced(rows.hold(np.zeros(150_000)), y) for rows in (one, other))
+    assert np.array_equal(here.values(), there.values())
+    assert here.sum_of_smallest(4_000) == there.sum_of_smallest(4_000)
+    assert np.array_equal(one.total(some), other.total(some))
 
 
 def test_a_memory_mapped_matrix_is_read_like_one_in_memory(tmp_path: Path) -> None:
-    array = np.random.default_rng(2).dirichlet(np.ones(4), size=1_000).astype(np.float16)
+    array = softmax_rows(1_000, 4, np.float16)
     np.save(tmp_path / "p.npy", array)
     mapped = Rows(np.load(tmp_path / "p.npy", mmap_mode="r"))
-    assert np.array_equal(mapped.times(np.arange(4.0)), Rows(array).times(np.arange(4.0)))
+    assert np.array_equal(mapped.total(np.arange(1_000)), Rows(array).total(np.arange(1_000)))
+
+
+COLUMNS = {
+    "random": np.random.default_rng(3).normal(size=9_000),
+    "tied": np.random.default_rng(4).integers(-2, 3, size=9_000).astype(float),
+    "all equal": np.full(9_000, -0.25),
+    "both zeros": np.where(np.arange(9_000) % 2, 0.0, -0.0),
+    "of all sizes": np.geomspace(1e-300, 1e300, 9_000) * np.random.default_rng(5).normal(size=9_000),
+}
+
+
+@pytest.mark.parametrize("gathered", [4, 1 << 18])
+@pytest.mark.parametrize("shards", SHARDS)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_is_ranked_as_a_stable_sort_would(
+    name: str, shards: int, gathered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailwise.solve.shards.GATHERED", gathered)
+    values = COLUMNS[name]
+    column = rows_in(np.full((9_000, 200), 0.005), shards).hold(values)
+    order = np.argsort(values, kind="stable")
+    for count in (1, 2, 17, 4_500, 8_999, 9_000):
+        assert column.smallest(count).tolist() == np.sort(order[:count]).tolist()
+        total, last = column.sum_of_smallest(count)
+        assert last == values[order[count - 1]]
+        assert total == pytest.approx(values[order[:count]].sum(), rel=1e-9)
+    assert column.smallest(0).tolist() == []
+    assert column.extent() == (values.min(), values.max())
+    assert column.count_up_to(0.0) == (values <= 0).sum()
+    assert np.array_equal(column.away_from(0.5).values(), np.abs(values - 0.5))
+    some = np.random.default_rng(7).permutation(9_000)[:100]
+    assert np.array_equal(column.at(some), values[some])
+
+
+@pytest.mark.parametrize("shards", SHARDS)
+def test_what_lies_inside_the_threshold_is_added_up_without_the_rows_left_out(shards: int) -> None:
+    array, rng = softmax_rows(6_000, 100), np.random.default_rng(8)
+    rows, cost, reduced = rows_in(array, shards), rng.normal(size=6_000), rng.normal(size=6_000)
+    but = np.sort(rng.choice(6_000, 900, replace=False))
+    found = rows.inside(rows.hold(reduced), 0.2, rows.hold(cost), but)
+    meant = np.setdiff1d(np.flatnonzero(reduced < 0.2), but)
+    assert found.count == len(meant)
+    np.testing.assert_allclose(found.total, array[meant].sum(axis=0), rtol=1e-12)
+    assert found.cost == pytest.approx(cost[meant].sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("shards", SHARDS)
+def test_a_scan_scores_the_rows_and_names_the_bad_ones_by_their_number(shards: int) -> None:
+    array = softmax_rows(6_000, 100)
+    costs, problems = rows_in(array, shards).scan(entropy, 1e-3)
+    assert problems == []
+    np.testing.assert_allclose(costs.values(), -entropy(array), rtol=1e-12)
+    array[[5, 5_999]] *= 2
+    _, problems = rows_in(array, shards).scan(None, 1e-3)
+    assert problems == ["row 5 sums to 2", "row 5999 sums to 2"]
+
+
+def test_probabilities_of_a_class_make_a_column() -> None:
+    array = softmax_rows(4_000, 100, np.float16)
+    first, second = rows_in(array, 2).minus_classes([7, 99])
+    assert np.array_equal(first.values(), -array[:, 7].astype(float))
+    assert np.array_equal(second.values(), -array[:, 99].astype(float))
+
+
+def test_columns_that_nobody_needs_are_dropped() -> None:
+    hands = LocalHands(softmax_rows(1_000, 5), np.array([0, 1_000]))
+    rows = Rows(hands=hands)
+    kept = rows.hold(np.zeros(1_000))
+    for _ in range(5):
+        rows.hold(np.zeros(1_000)).extent()
+    gc.collect()
+    kept.extent()
+    assert list(hands.shards[0].columns) == [kept.key]

@@ -11,22 +11,23 @@ from hypothesis import strategies as st
 
 from tailwise.balance.target import Ranges
 from tailwise.solve.program import Effort, Program
-from tailwise.solve.shards import Rows
 from tailwise.solve.solver import solve
+
+from .programs import make_program, proba_of
 
 TINY = 1e-9
 
 
 def brute_force(program: Program) -> float:
     """The smallest objective over every batch, written out from PAPER §3."""
-    proba = np.asarray(program.rows.array, dtype=np.float64)
+    proba, cost = proba_of(program), program.cost.values()
     low, high = program.ranges.low, program.ranges.high
     best = np.inf
     for batch in combinations(range(len(proba)), program.budget):
         chosen = list(batch)
         expected = proba[chosen].sum(axis=0)
         distance = np.maximum(low - expected, 0).sum() + np.maximum(expected - high, 0).sum()
-        best = min(best, program.cost[chosen].sum() + program.lam * distance)
+        best = min(best, cost[chosen].sum() + program.lam * distance)
     return float(best)
 
 
@@ -52,7 +53,7 @@ def programs(draw: st.DrawFn) -> Program:
     high = low + (rng.random(classes) * 2 if draw(st.booleans()) else 0.0)
     lam = draw(st.sampled_from([0.0, 0.01, 0.3, 1.0, 3.0, 100.0, 1e6]))
     dtype = draw(st.sampled_from([np.float64, np.float32, np.float16]))
-    return Program(Rows(proba.astype(dtype)), cost, budget, lam, Ranges(low, high))
+    return make_program(proba.astype(dtype), cost, budget, lam, Ranges(low, high))
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)
@@ -89,12 +90,12 @@ def long_tailed(size: int, classes: int, seed: int, lam: float = 1.0, budget: in
     cost = (proba * np.log(np.maximum(proba, 1e-30))).sum(axis=1).astype(np.float64)
     budget = size // 18 if budget is None else budget
     omega = np.full(classes, budget / classes)
-    return Program(Rows(proba), cost, budget, lam, Ranges(omega, omega))
+    return make_program(proba, cost, budget, lam, Ranges(omega, omega))
 
 
 def test_lambda_zero_is_the_b_cheapest_with_ties_to_the_lower_index() -> None:
     cost = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
-    program = Program(Rows(np.full((5, 2), 0.5)), cost, 3, 0.0, Ranges(np.ones(2), np.ones(2)))
+    program = make_program(np.full((5, 2), 0.5), cost, 3, 0.0, Ranges(np.ones(2), np.ones(2)))
     solution = solve(program, Effort())
     assert solution.indices.tolist() == [1, 3, 0]
     assert solution.status == "optimal"
@@ -105,10 +106,10 @@ def test_balanced_one_hot_rows_reach_an_l1_of_zero_as_lambda_grows() -> None:
     rng = np.random.default_rng(0)
     labels = rng.choice(4, size=400, p=[0.7, 0.2, 0.07, 0.03])
     omega = np.full(4, 3.0)
-    program = Program(Rows(np.eye(4)[labels]), rng.normal(size=400), 12, 1e4, Ranges(omega, omega))
+    program = make_program(np.eye(4)[labels], rng.normal(size=400), 12, 1e4, Ranges(omega, omega))
     solution = solve(program, Effort())
     assert np.bincount(labels[solution.indices], minlength=4).tolist() == [3, 3, 3, 3]
-    cheapest = sum(np.sort(program.cost[labels == k])[:3].sum() for k in range(4))
+    cheapest = sum(np.sort(program.cost.values()[labels == k])[:3].sum() for k in range(4))
     assert solution.objective == pytest.approx(cheapest)
 
 
@@ -131,16 +132,20 @@ def test_a_target_beyond_the_budget_still_has_a_certificate() -> None:
 def test_a_permuted_pool_gives_the_same_picks() -> None:
     program = long_tailed(28, 3, seed=5, budget=7)
     order = np.random.default_rng(1).permutation(28)
-    permuted = Program(Rows(program.rows.array[order]), program.cost[order], 7, 1.0, program.ranges)
+    permuted = make_program(proba_of(program)[order], program.cost.values()[order], 7, 1.0, program.ranges)
     here, there = solve(program, Effort.for_gap(1e-9, None)), solve(permuted, Effort.for_gap(1e-9, None))
     assert set(here.indices.tolist()) == set(order[there.indices].tolist())
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_picks_do_not_depend_on_the_number_of_threads(threads: int) -> None:
+def test_picks_and_certificate_depend_neither_on_threads_nor_on_shards() -> None:
     program = long_tailed(60_000, 12, seed=2)
-    threaded = Program(Rows(program.rows.array, threads), program.cost, program.budget, 1.0, program.ranges)
-    assert solve(threaded, Effort()).indices.tolist() == solve(program, Effort()).indices.tolist()
+    found = solve(program, Effort())
+    proba, cost = proba_of(program), program.cost.values()
+    for threads, shards in ((1, 1), (5, 1), (None, 2), (1, 4), (2, 8)):
+        other = make_program(proba, cost, program.budget, 1.0, program.ranges, threads=threads, shards=shards)
+        again = solve(other, Effort())
+        assert again.indices.tolist() == found.indices.tolist()
+        assert (again.objective, again.bound) == (found.objective, found.bound)
 
 
 def test_the_same_seed_gives_the_same_picks() -> None:
@@ -160,7 +165,7 @@ def test_a_time_limit_of_zero_still_gives_a_valid_batch_and_bound() -> None:
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_the_scale_of_the_costs_does_not_spoil_the_gap(scale: float) -> None:
     plain = long_tailed(20_000, 8, seed=6)
-    scaled = Program(plain.rows, plain.cost * scale, plain.budget, scale, plain.ranges)
+    scaled = make_program(proba_of(plain), plain.cost.values() * scale, plain.budget, scale, plain.ranges)
     expected = solve(plain, Effort())
     solution = solve(scaled, Effort())
     assert solution.objective - solution.bound <= 3e-4 * scale * abs(expected.objective)

@@ -11,7 +11,8 @@ import pytest
 
 from tailwise.errors import BadFile, BadInput, BadProbabilities
 from tailwise.score import entropy
-from tailwise.solve.source import open_rows, read_counts, read_numbers, scan
+from tailwise.solve.shards import Rows
+from tailwise.solve.source import open_proba, read_counts, read_numbers, scan
 
 GOOD = np.full((50, 4), 0.25, dtype=np.float32)
 
@@ -35,12 +36,12 @@ def spoiled(row: int, values: list[float], dtype: type = np.float32) -> np.ndarr
 )
 def test_rows_that_are_no_distributions_are_named(array: np.ndarray, message: str) -> None:
     with pytest.raises(BadProbabilities, match=message):
-        scan(open_rows(array))
+        scan(Rows(open_proba(array)))
 
 
 def test_of_many_bad_rows_the_first_are_named_and_the_others_counted() -> None:
     with pytest.raises(BadProbabilities, match=r"row 0 sums to 2; row 1 sums to 2; row 2 .* \(and 47 more\)"):
-        scan(open_rows(GOOD * 2))
+        scan(Rows(GOOD * 2))
 
 
 @pytest.mark.parametrize(
@@ -55,13 +56,13 @@ def test_of_many_bad_rows_the_first_are_named_and_the_others_counted() -> None:
 )
 def test_arrays_of_the_wrong_kind_are_refused(array: np.ndarray, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        open_rows(array)
+        open_proba(array)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_softmax_of_every_precision_passes(dtype: type) -> None:
     proba = np.random.default_rng(0).dirichlet(np.full(1_000, 0.05), size=300).astype(dtype)
-    assert scan(open_rows(proba), entropy).shape == (300,)
+    assert scan(Rows(proba), entropy).values().shape == (300,)
 
 
 def test_files_are_read_as_arrays_are(tmp_path: Path) -> None:
@@ -70,13 +71,13 @@ def test_files_are_read_as_arrays_are(tmp_path: Path) -> None:
     columns = {f"prob_{k}": proba[:, k] for k in range(3)} | {"height": np.arange(40.0), "name": ["x"] * 40}
     pq.write_table(pa.table(columns), tmp_path / "p.parquet", row_group_size=7)
     for name in ("p.npy", "p.parquet"):
-        assert np.array_equal(open_rows(tmp_path / name).array, proba)
-        assert np.array_equal(open_rows(str(tmp_path / name)).array, proba)
+        assert np.array_equal(open_proba(tmp_path / name)[:], proba)
+        assert np.array_equal(open_proba(str(tmp_path / name))[:], proba)
 
 
 def test_a_parquet_file_of_float32_stays_float32(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": GOOD[:, 0], "b": GOOD[:, 1]}), tmp_path / "p.parquet")
-    assert open_rows(tmp_path / "p.parquet").array.dtype == np.float32
+    assert open_proba(tmp_path / "p.parquet").dtype == np.float32
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("1,2")
     for name in ("pickled.npy", "empty.npy", "text.npy", "half.parquet", "names.parquet", "p.csv", "absent.npy"):
         with pytest.raises(BadFile, match=name.replace(".", r"\.")):
-            open_rows(tmp_path / name)
+            open_proba(tmp_path / name)
 
 
 def test_counts_default_to_zero_and_must_fit_the_classes() -> None:

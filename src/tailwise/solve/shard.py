@@ -1,0 +1,201 @@
+"""One shard: a run of rows of the matrix, with columns of numbers beside them, and all that is ever asked of it.
+
+Every question and every answer is small beside the rows, so a shard may as well live in another process. Blocks begin
+at multiples of `rows_per_block` of the whole matrix and each is computed by one BLAS thread, so a row's numbers are the
+same bit for bit wherever the shards are cut and whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..types import Float64Array, FloatArray, IntArray
+from .blocks import map_blocks, rows_per_block, widen
+from .checks import row_problems
+from .exact import exact_sum, fixed_point_sums
+
+if TYPE_CHECKING:
+    from ..score.softmax import Score
+    from .matrices import Matrix
+
+COLUMN_ROWS = 1 << 20
+DIGIT_BITS = 16
+Result = TypeVar("Result")
+
+
+class Shard:
+    """Rows `start` … `stop` of a matrix, and columns by key; row numbers are those of the whole matrix."""
+
+    def __init__(self, matrix: Matrix, start: int, stop: int, threads: int | None = None) -> None:
+        self.matrix, self.start, self.stop, self.threads = matrix, start, stop, threads
+        self.columns: dict[int, Float64Array] = {}
+        self._step = rows_per_block(matrix.shape[1])
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def hold(self, key: int, values: Float64Array) -> None:
+        """Keep a column that was made elsewhere."""
+        self.columns[key] = values
+
+    def scan(self, key: int, score: Score | None, tolerance: float) -> list[str]:
+        """Keep 0 − score of every row (zeros without a score); returns what is wrong with the rows."""
+        column = self.columns[key] = np.zeros(self.stop - self.start)
+
+        def work(where: slice) -> list[str]:
+            block = self.read(where)
+            found = row_problems(block, where.start, tolerance)
+            if score is not None and not found:
+                column[self._local(where)] = 0.0 - score(block)  # no −0.0
+            return found
+
+        return [problem for found in self._map_rows(work) for problem in found]
+
+    def price(self, key: int, cost: int, y: Float64Array) -> None:
+        """Keep u − P·y, in float64, from one pass over the rows."""
+        column = self.columns[key] = self.columns[cost].copy()
+
+        def work(where: slice) -> None:
+            column[self._local(where)] -= self.read(where).astype(np.float64, copy=False) @ y
+
+        self._map_rows(work)
+
+    def away(self, key: int, reduced: int, theta: float) -> None:
+        """Keep |x − θ| of a column x."""
+        column = self.columns[reduced] - theta
+        self.columns[key] = np.abs(column, out=column)
+
+    def minus_classes(self, keys: Sequence[int], classes: Sequence[int]) -> None:
+        """Keep −p of some classes, from one pass over the rows."""
+        columns = [np.empty(self.stop - self.start) for _ in classes]
+        self.columns.update(zip(keys, columns, strict=True))
+
+        def work(where: slice) -> None:
+            block = self.read(where)
+            for cls, column in zip(classes, columns, strict=True):
+                np.negative(block[:, cls], out=column[self._local(where)])
+
+        self._map_rows(work)
+
+    def drop(self, keys: list[int]) -> None:
+        """Forget columns."""
+        for key in keys:
+            self.columns.pop(key, None)
+
+    # -- questions about rows -----------------------------------------------------------------------------------------
+
+    def read(self, where: slice) -> FloatArray:
+        """Contiguous rows as float32 or float64."""
+        return widen(self.matrix[where])
+
+    def take(self, indices: IntArray) -> FloatArray:
+        """Rows by ascending number, as they are stored."""
+        return np.asarray(self.matrix[indices])
+
+    def total(self, indices: IntArray) -> IntArray:
+        """Fixed-point sums of rows by ascending number, (2, C)."""
+
+        def work(where: slice) -> IntArray:
+            return fixed_point_sums(widen(self.take(indices[where])))
+
+        none = np.zeros((2, self.matrix.shape[1]), dtype=np.int64)
+        return sum(map_blocks(len(indices), self._step, work, self.threads), start=none)
+
+    def inside(self, reduced: int, theta: float, cost: int, but: IntArray) -> tuple[int, IntArray, int]:
+        """Count, fixed-point sums and exact cost of the rows whose column is below θ, but for some."""
+        below = self.columns[reduced] < theta
+        below[but - self.start] = False
+        indices = np.flatnonzero(below)
+        return len(indices), self.total(indices + self.start), exact_sum(self.columns[cost][indices])
+
+    def largest_class(self) -> IntArray:
+        """The most probable class of every row."""
+        parts = self._map_rows(lambda where: self.read(where).argmax(axis=1))
+        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+    # -- questions about a column -------------------------------------------------------------------------------------
+
+    def at(self, key: int, indices: IntArray) -> Float64Array:
+        """A column at some rows."""
+        values: Float64Array = self.columns[key][indices - self.start]
+        return values
+
+    def values(self, key: int) -> Float64Array:
+        """A whole column."""
+        return self.columns[key]
+
+    def extent(self, key: int) -> tuple[float, float]:
+        """Smallest and largest number of a column; (inf, −inf) where it is empty."""
+        column = self.columns[key]
+        return float(column.min(initial=np.inf)), float(column.max(initial=-np.inf))
+
+    def count_up_to(self, key: int, limit: float) -> int:
+        """How many numbers of a column are at most `limit`."""
+        return int((self.columns[key] <= limit).sum())
+
+    def sum_below(self, key: int, limit: float) -> tuple[int, int]:
+        """Count and exact sum of the numbers of a column that are below `limit`."""
+        column = self.columns[key]
+        below = column[column < limit]
+        return len(below), exact_sum(below)
+
+    def below(self, key: int, limit: float, most: int) -> tuple[IntArray, IntArray]:
+        """Rows whose number is below `limit`, and the first `most` whose number is `limit` itself."""
+        column = self.columns[key]
+        return np.flatnonzero(column < limit) + self.start, np.flatnonzero(column == limit)[:most] + self.start
+
+    def histogram(self, key: int, prefix: int, shift: int) -> IntArray:
+        """How often each 16-bit digit at `shift` occurs among the ordered bits that begin with `prefix`."""
+
+        def work(where: slice) -> IntArray:
+            bits = ordered_bits(self.columns[key][where])
+            bits = bits[_begin_with(bits, prefix, shift + DIGIT_BITS)]
+            digits = (bits >> np.uint64(shift)) & np.uint64((1 << DIGIT_BITS) - 1)
+            return np.bincount(digits.astype(np.intp), minlength=1 << DIGIT_BITS)
+
+        none = np.zeros(1 << DIGIT_BITS, dtype=np.int64)
+        return sum(map_blocks(self.stop - self.start, COLUMN_ROWS, work, self.threads), start=none)
+
+    def beginning_with(self, key: int, prefix: int, shift: int) -> Float64Array:
+        """The numbers of a column whose ordered bits above `shift` are `prefix`."""
+
+        def work(where: slice) -> Float64Array:
+            part = self.columns[key][where]
+            found: Float64Array = part[_begin_with(ordered_bits(part), prefix, shift)]
+            return found
+
+        return np.concatenate([np.empty(0), *map_blocks(self.stop - self.start, COLUMN_ROWS, work, self.threads)])
+
+    def _local(self, where: slice) -> slice:
+        return slice(where.start - self.start, where.stop - self.start)
+
+    def _map_rows(self, work: Callable[[slice], Result]) -> list[Result]:
+        """Apply `work` to the blocks of rows, numbered as in the whole matrix."""
+
+        def shifted(where: slice) -> Result:
+            return work(slice(where.start + self.start, where.stop + self.start))
+
+        return map_blocks(self.stop - self.start, self._step, shifted, self.threads)
+
+
+def ordered_bits(values: Float64Array) -> NDArray[np.uint64]:
+    """float64 → uint64 that sort the same way (−0.0 counts as 0.0).
+
+    >>> bits = ordered_bits(np.array([-np.inf, -1.5, -0.0, 0.0, 2.0, np.inf]))
+    >>> bool((np.diff(bits.astype(object)) >= 0).all()), bool(bits[2] == bits[3])
+    (True, True)
+    """
+    bits = (values + 0.0).view(np.uint64)
+    flip = (bits.view(np.int64) >> 63).view(np.uint64) | np.uint64(
+        1 << 63
+    )  # all bits of negative numbers, else the sign
+    bits ^= flip
+    return bits
+
+
+def _begin_with(bits: NDArray[np.uint64], prefix: int, shift: int) -> NDArray[np.bool_] | slice:
+    """Which numbers have `prefix` above `shift`; all of them where nothing is above it."""
+    return slice(None) if shift >= 64 else (bits >> np.uint64(shift)) == np.uint64(prefix)
