@@ -12,13 +12,17 @@ import sys
 import time
 
 from . import (
+    cluster,
     command_line,
+    growth,
     indexing,
     kcenter,
+    kcenter_million,
     labelling,
     libraries,
     million,
     next_round,
+    out_of_core,
     results,
     small_hard,
     small_pool,
@@ -35,11 +39,15 @@ MODULES = (
     small_hard,
     command_line,
     kcenter,
+    kcenter_million,
     libraries,
     training,
     labelling,
     indexing,
     next_round,
+    out_of_core,
+    growth,
+    cluster,
 )
 ROWS = [module.ROW for module in MODULES]
 

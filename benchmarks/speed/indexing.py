@@ -1,4 +1,4 @@
-"""Indexing a folder: 50,000 small images are read, hashed and written to the ledger; then nothing has changed."""
+"""Indexing a folder: 100,000 small images are read, hashed and written to the ledger; then nothing has changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .apart import Answer, call_apart
 from .measured import Measured, Row, Run, Sheet
 
 NAME = "indexing"
-IMAGES, QUICK = 50_000, 5_000
+IMAGES, QUICK = (50_000, 100_000), (5_000,)
 SIDE = 48
 PER_FOLDER = 1_000
 SECONDS = 300.0
@@ -21,8 +21,13 @@ WALL = 1_800.0
 
 
 def measure(run: Run) -> Iterator[Measured]:
+    """Each size in its turn."""
+    for size in QUICK if run.quick else IMAGES:
+        yield from measure_size(size, run)
+
+
+def measure_size(size: int, run: Run) -> Iterator[Measured]:
     """Made by one process, indexed by another, indexed again by a third."""
-    size = QUICK if run.quick else IMAGES
     sheet = Sheet(NAME, f"{size:,} JPEG of {SIDE}×{SIDE}")
     with tempfile.TemporaryDirectory() as folder:
         answer = call_apart("indexing:prepare", WALL, folder=folder, size=size)
@@ -73,4 +78,4 @@ def index(folder: str, size: int) -> Answer:
     return spent if usable == size else {"error": f"{usable:,} images are usable, not {size:,}"}
 
 
-ROW = Row(NAME, "50,000 small images in ≤ 300 s", measure)
+ROW = Row(NAME, "50,000 and 100,000 small images in ≤ 300 s each", measure)

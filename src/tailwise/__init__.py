@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import errors, score, strategies
     from .balance.target import Target
     from .campaign.campaign import Campaign
+    from .solve.top_k import TopK
     from .strategies.path import balance_path
     from .strategies.select import select
     from .types import Predictions, Selection
@@ -23,6 +24,7 @@ __all__ = [
     "Predictions",
     "Selection",
     "Target",
+    "TopK",
     "__version__",
     "balance_path",
     "errors",
@@ -36,6 +38,7 @@ _HOME = {
     "Predictions": "types",
     "Selection": "types",
     "Target": "balance.target",
+    "TopK": "solve.top_k",
     "balance_path": "strategies.path",
     "select": "strategies.select",
 }

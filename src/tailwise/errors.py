@@ -11,6 +11,7 @@
     ├── LedgerBusy (RuntimeError)        another program holds the campaign's ledger
     ├── NewerLedger (RuntimeError)       a campaign that a newer Tailwise has written
     ├── MissingExtra (ImportError)       an optional dependency is needed and absent
+    ├── ClusterLost (RuntimeError)       a cluster that has no room, or loses what it holds again and again
     └── SolverFailed (RuntimeError)      HiGHS ended in a state that cannot be used
 
 Each message says what was asked, what is true and what to do.
@@ -70,6 +71,10 @@ class MissingExtra(TailwiseError, ImportError):
     def named(cls, purpose: str, package: str, extra: str) -> MissingExtra:
         """Name the exact command that mends it."""
         return cls(f"{purpose} needs {package}, which is not installed; run: pip install 'tailwise[{extra}]'")
+
+
+class ClusterLost(TailwiseError, RuntimeError):
+    """A cluster has no room for the work, or loses what it holds again and again."""
 
 
 class SolverFailed(TailwiseError, RuntimeError):

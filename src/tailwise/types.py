@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,33 @@ FloatArray: TypeAlias = NDArray[np.floating[Any]]
 Float64Array: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
-Proba: TypeAlias = "FloatArray | str | Path"
-"""Probabilities (N, C): an array (float16/32/64, memory-mapped or not), or a path to .npy or .parquet."""
+
+
+class Matrix(Protocol):
+    """A float matrix that is read in blocks: what arrays, memory maps and matrices in files have in common."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The kind of float."""
+        ...
+
+    @property
+    def ndim(self) -> int:
+        """Two."""
+        ...
+
+    def __getitem__(self, where: Any, /) -> Any:  # noqa: ANN401 - slice or row numbers; numpy's own overloads differ
+        """Contiguous rows, or rows by an ascending int64 array, as an array."""
+        ...
+
+
+Proba: TypeAlias = "FloatArray | Matrix | str | Path"
+"""Probabilities (N, C): an array (float16/32/64, memory-mapped or not), a `TopK`, or a path or URL to them."""
 
 Progress: TypeAlias = Callable[[float, str], None]
 """Called now and then with the share of the work that is done, 0 to 1, and what is being done."""
@@ -75,7 +100,8 @@ class Selection:
     indices: (b,) int64 rows of the pool, best first.
     objective: uᵀz + λ·‖Ω − Pᵀz‖₁ with u = −score.
     bound: a lower bound that no batch can beat; −inf where a method has none.
-    gap: (objective − bound) / max(1, |objective|).
+    hidden: the most by which the objective may be larger, where the softmax is sparse (`TopK`); 0 otherwise.
+    gap: (objective + hidden − bound) / max(1, |objective + hidden|).
     status: "optimal" (gap ≤ 1e-6), "within gap", "best found", "time limit" or "greedy".
     lam: the λ that was used.
     target: (C,) Ω; where the target is a range, its low end.
@@ -102,6 +128,7 @@ class Selection:
     seconds: float
     unreachable: tuple[Shortfall, ...] = ()
     method: str = ""
+    hidden: float = 0.0
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -272,7 +272,7 @@ BAD_POOLS: dict[str, tuple[str, Fill, str]] = {
     "cut short": ("x.npy", lambda p: p.write_bytes(npy_half()), "plain .npy array"),
     "zero bytes of Parquet": ("x.parquet", lambda p: p.write_bytes(b""), "cannot be read as Parquet"),
     "half a Parquet": ("x.parquet", lambda p: p.write_bytes(parquet_half()), "cannot be read as Parquet"),
-    "a folder": ("x.npy", lambda p: p.mkdir(), "plain .npy array"),
+    "a folder": ("x.npy", lambda p: p.mkdir(), "is a folder without .npy or .parquet files"),
     "another suffix": ("x.txt", lambda p: p.write_text("0.5 0.5"), "neither .npy nor .parquet"),
     "nothing": ("x.npy", lambda _: None, "no file at"),
 }

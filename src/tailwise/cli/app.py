@@ -12,6 +12,7 @@ from .._version import __version__
 from .bench_app import bench
 from .campaign_app import campaigns
 from .campaign_data_app import campaign_data
+from .predict_app import predicting
 from .request import Request
 
 HELP = """Pick the images worth labelling next: informative, class-balanced, with a certificate.
@@ -36,7 +37,9 @@ Exit codes:
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 SELECT, EXPERIMENTS = "Select", "Experiments"
 
-Proba = Annotated[Path, typer.Argument(help="Softmax of the pool, one row per image: .npy or .parquet.")]
+Proba = Annotated[
+    str, typer.Argument(help="Softmax of the pool, one row per image: .npy, .parquet, a folder of such, or s3://….")
+]
 Budget = Annotated[int, typer.Option("--budget", "-b", min=1, help="How many images to pick.")]
 Counts = Annotated[
     str | None, typer.Option(help="Labels per class so far: .csv, .npy, .json, or a list such as 5,3,0.")
@@ -49,6 +52,8 @@ Shares = Annotated[str | None, typer.Option(help="Wanted shares of the labelled 
 AtLeast = Annotated[str | None, typer.Option(help="Fewest per class in this batch: 5, or a list, or 7=41,8=3.")]
 AtMost = Annotated[str | None, typer.Option(help="Most per class in this batch: 30, or a list, or 0=10.")]
 Seed = Annotated[int, typer.Option(min=0, help="Equal seeds, equal picks.")]
+Engine = Annotated[str, typer.Option(help="Where to solve: local, ray (starts a cluster here), ray=HOST:PORT.")]
+Shards = Annotated[int | None, typer.Option(min=1, help="Parts of the rows on a cluster; default: one per node.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
 
@@ -77,6 +82,8 @@ def select(
     gap: Annotated[float, typer.Option(min=0, help="Relative gap to stop at.")] = 1e-4,
     time_limit: Annotated[float | None, typer.Option(min=0, help="Seconds; then the best batch so far.")] = None,
     seed: Seed = 0,
+    engine: Engine = "local",
+    shards: Shards = None,
     out: Annotated[Path | None, typer.Option(help="Write the picks to .csv, .parquet or .npy.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -87,10 +94,11 @@ def select(
 
       tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
       tailwise select proba.npy -b 500 --balance 'within 5%' --at-least 7=20
+      tailwise select s3://bucket/shards --budget 100000 --engine ray
     """
     from . import commands
 
-    request = Request(proba, budget, counts, score, target, shares, at_least, at_most, seed)
+    request = Request(proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards)
     solving = {"balance": balance, "gap": gap, "time_limit": time_limit}
     commands.select(request, solving, out, commands.Form.of(as_json=as_json, quiet=quiet))
 
@@ -107,6 +115,8 @@ def path(
     at_most: AtMost = None,
     lams: Annotated[str | None, typer.Option(help="Values of λ, such as 0.1,0.5,1; default: 30 steps.")] = None,
     seed: Seed = 0,
+    engine: Engine = "local",
+    shards: Shards = None,
     out: Annotated[Path | None, typer.Option(help="Draw it to .png, .svg or .pdf, or keep it as .csv.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -119,7 +129,7 @@ def path(
     """
     from . import commands
 
-    request = Request(proba, budget, counts, score, target, shares, at_least, at_most, seed)
+    request = Request(proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards)
     commands.path(request, lams, out, commands.Form.of(as_json=as_json, quiet=quiet))
 
 
@@ -145,6 +155,7 @@ def strategies(as_json: Json = False) -> None:
 
 
 # Here, so that help shows them before the experiments.
+app.registered_commands += predicting.registered_commands
 app.registered_commands += [*campaigns.registered_commands, *campaign_data.registered_commands]
 
 

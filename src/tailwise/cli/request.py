@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from .outcome import WrongUsage
 
 if TYPE_CHECKING:
-    from ..types import Float64Array, FloatArray
+    from ..solve.matrices import Matrix
+    from ..types import Float64Array
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """The options that `select` and `path` share, as typed by the user."""
 
-    proba: Path
+    proba: str  # a path or a URL, which a Path would mangle
     budget: int
     counts: str | None
     score: str
@@ -25,6 +26,8 @@ class Request:
     at_least: str | None
     at_most: str | None
     seed: int
+    engine: str
+    shards: int | None
 
     @property
     def uniform(self) -> bool:
@@ -48,7 +51,7 @@ class Request:
 class Inputs:
     """The files of a request, read."""
 
-    proba: FloatArray  # (N, C)
+    proba: Matrix  # (N, C)
     counts: Float64Array | None  # (C,)
     arguments: dict[str, Any]  # what select and balance_path take beside proba and budget
 
@@ -67,6 +70,8 @@ def read(request: Request) -> Inputs:
         "counts": counts,
         "target": _target(request, classes),
         "seed": request.seed,
+        "engine": request.engine,
+        "shards": request.shards,
     }
     return Inputs(proba, counts, arguments)
 

@@ -38,7 +38,7 @@ def show_selection(batch: Selection, inputs: Inputs, request: Request, balance: 
     chosen = "" if is_number(balance) else f" ({balance.strip()})"
     console.print(f"[bold]{len(batch):,} of {rows:,} images[/], {classes:,} class{'es' if classes != 1 else ''}")
     console.print(f"{plain(method)}, λ = {batch.lam:.4g}{plain(chosen)}, {batch.seconds:.2f} s")
-    console.print(f"[green]{certificate(batch)}[/]")
+    console.print(f"[green]{certificate(batch.status, batch.gap)}[/]")
     console.print()
     labelled = np.zeros(classes) if inputs.counts is None else inputs.counts
     console.print(class_table(batch, labelled))
@@ -48,17 +48,18 @@ def show_selection(batch: Selection, inputs: Inputs, request: Request, balance: 
     console.print(_whereabouts(batch, out), soft_wrap=True)
 
 
-def certificate(batch: Selection) -> str:
+def certificate(status: str, gap: float | None) -> str:
     """What may be said of a batch, in words.
 
-    A gap of 7e-5 reads "within 0.007 % of the best possible batch".
+    >>> certificate("within gap", 7e-5)
+    'within 0.0070 % of the best possible batch, certified'
     """
-    if batch.status == "optimal":
+    if status == "optimal":
         return "optimal: no batch is better, to one in a million"
-    if not math.isfinite(batch.gap):
-        return f"{batch.status}: this method gives no bound"
-    within = f"within {percent(batch.gap)} of the best possible batch"
-    return f"{within}, certified" if batch.status == "within gap" else f"{within}, certified ({batch.status})"
+    if gap is None or not math.isfinite(gap):
+        return f"{status}: this method gives no bound"
+    within = f"within {percent(gap)} of the best possible batch, certified"
+    return within if status == "within gap" else f"{within} ({status})"
 
 
 def percent(share: float) -> str:
@@ -144,7 +145,12 @@ def _overview(batch: Selection, labelled: Float64Array, request: Request) -> lis
 def _notes(batch: Selection) -> list[str]:
     notes = [f"[yellow]note:[/] {shortfall}" for shortfall in batch.unreachable[:MOST_NOTES]]
     more = len(batch.unreachable) - MOST_NOTES
-    return [*notes, f"[yellow]note:[/] … and {more} more classes out of reach"] if more > 0 else notes
+    if more > 0:
+        notes.append(f"[yellow]note:[/] … and {more} more classes out of reach")
+    if batch.hidden > 0:
+        share = percent(batch.hidden / max(1.0, abs(batch.objective)))
+        notes.append(f"[yellow]note:[/] what the sparse softmax left out may hide {share} of the objective; keep more")
+    return notes
 
 
 def _whereabouts(batch: Selection, out: Path | None) -> str:

@@ -45,6 +45,16 @@ def evaluate(program: Program, y: Float64Array) -> DualPoint:
     return DualPoint(y, reduced, theta, bound - _rounding_margin(program, y, reduced.extent()))
 
 
+def sparse_bound(program: Program, y: Float64Array, reduced: Column) -> float:
+    """g(y) for every softmax whose largest probabilities are those that a sparse one has kept.
+
+    Where the true P·y is larger by h, a reduced cost is smaller by h: the b smallest of u − P·y − h bound them all.
+    """
+    cheapest, _ = program.rows.hiding(reduced, y).sum_of_smallest(program.budget)
+    margin = _rounding_margin(program, y, reduced.extent())
+    return newton.target_value(program.ranges, y) + cheapest - margin
+
+
 def maximise(
     program: Program, effort: Effort, rng: np.random.Generator, warm: Float64Array | None, report: Report = silent
 ) -> DualPoint:

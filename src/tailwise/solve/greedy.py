@@ -3,12 +3,13 @@
     ψ = argmin_i  −d_i + λ·dist(Pᵀz + P_i, [low, high]),   d_i = distance to the nearest labelled or picked sample
 
 Embeddings in, picks in order out. Both terms only rise while picks are made (d falls, the convex penalty grows), so a
-stale price is a lower bound: only the cheapest rows are kept up to date, the others wait until they could win.
+stale price is a lower bound: a row is brought up to date when it could win, and most never could.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -16,12 +17,17 @@ from threadpoolctl import threadpool_limits
 
 from ..balance.target import Ranges
 from ..types import Float64Array, FloatArray, IntArray
+from .blocks import map_blocks, rows_per_block, smallest
+from .farthest_distances import UNIT, Nearest, Start, measure, most_central
 from .program import Report, silent
-from .shards import Rows, map_blocks, smallest
+from .shards import Rows
 
-ACTIVE_ROWS = 1_024
-BLOCK_ROWS = 1_024
-ROUNDING = 1e-12  # of the largest squared norm: more than |x|² + |c|² − 2x·c loses in float64
+if TYPE_CHECKING:
+    from .matrices import Matrix
+
+HOT_ROWS = 256  # told of every pick at once
+WARM_BYTES = 32 << 20  # of points and probabilities held in memory: the hot rows are chosen among these
+READ_ROWS = 2_048  # points read at a time when rows are brought up to date
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,110 +39,156 @@ class GreedyPicks:
 
 
 def k_center(
-    pool: FloatArray, labelled: FloatArray, budget: int, rows: Rows, lam: float, ranges: Ranges, report: Report = silent
-) -> GreedyPicks:
+    pool: Matrix, labelled: Matrix, budget: int, rows: Rows, lam: float, ranges: Ranges, report: Report = silent,
+    *, start: Start | None = None,
+) -> GreedyPicks:  # fmt: skip
     """Pick `budget` pool rows by Algorithm 2; λ = 0 is plain farthest-first.
 
     Equal prices go to the lower index. Where nothing is labelled, the first pick is the row nearest to the pool's mean.
+    `start` is what `measure` found for this pool and labelled set, if that is known already.
     """
     with threadpool_limits(limits=1, user_api="blas"):
-        race = _Race(pool, labelled, rows, lam, ranges)
-        if budget and not len(labelled):
-            race.pick(_most_central(pool))
-        width = ACTIVE_ROWS
-        while len(race.picks) < budget:
-            before = len(race.picks)
-            race.refresh(width)
-            while len(race.picks) < budget and (best := race.winner()) is not None:
-                race.pick(best)
-            # Nothing could be decided among so many: near-equal prices reach beyond them.
-            width = 4 * width if len(race.picks) == before else ACTIVE_ROWS
-            report(f"k-center: {len(race.picks)} of {budget} picked")
-        return GreedyPicks(np.array(race.picks, dtype=np.int64), np.array(race.distances))
+        race = _Race(start or measure(pool, labelled, report), budget, rows, lam, ranges, report)
+        if budget and not labelled.shape[0]:
+            race.pick(most_central(pool))
+        while race.left:
+            race.advance()
+        return GreedyPicks(np.array(race.picks, dtype=np.int64), race.near.pick_distances())
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """Rows whose points and probabilities are at hand."""
+
+    rows: IntArray  # (m,) ascending
+    points: FloatArray  # (m, d)
+    proba: FloatArray  # (m, C)
 
 
 class _Race:
-    """Prices of all rows: exact for the active ones, stale lower bounds for the others."""
+    """Prices of all rows: cold rows have stale lower bounds, warm ones are held in memory, hot ones know every pick."""
 
-    def __init__(self, pool: FloatArray, labelled: FloatArray, rows: Rows, lam: float, ranges: Ranges) -> None:
-        self.pool, self.rows, self.lam, self.ranges = pool, rows, lam, ranges
+    def __init__(
+        self, start: Start, budget: int, rows: Rows, lam: float, ranges: Ranges, report: Report = silent
+    ) -> None:
+        self.near, self.report = Nearest(start, budget), report
+        self.budget, self.rows, self.lam, self.ranges = budget, rows, lam, ranges
         self.picks: list[int] = []
-        self.distances: list[float] = []
-        self.norms = np.concatenate(map_blocks(len(pool), BLOCK_ROWS, lambda where: _squares(pool[where])))
-        largest = max(self.norms.max(initial=0.0), _squares(labelled).max(initial=0.0))
-        self.slack = ROUNDING * float(largest)  # of a squared distance
-        self.squared = np.full(len(pool), np.inf)  # distance² to the nearest centre, give or take the slack
-        self.nearest = np.zeros(len(pool), dtype=np.int64)  # which centre that is
-        self.centres = np.asarray(labelled)  # (L + absorbed picks, d)
-        self.labelled = len(labelled)
         self.expected = np.zeros(rows.classes)  # Pᵀz
-        self.closed = np.zeros(len(pool), dtype=bool)
-        self.active = np.empty(0, dtype=np.int64)
-        self.threshold = -np.inf  # no inactive row is cheaper than this
-        self._absorb(0)
+        self.closed = np.zeros(self.near.size, dtype=bool)
+        self.penalty = np.zeros(self.near.size)  # what balance charged each row when last asked
+        self.lower = np.zeros(self.near.size)  # no row's price is below this; inf where it is taken
+        none = np.empty((0, start.pool.shape[1]))
+        self.warm = self.hot = _Held(np.empty(0, dtype=np.int64), none, np.empty((0, rows.classes)))
+        self.threshold = self.limit = np.inf  # no other row is cheaper than the one, the best hot row than the other
+        row_bytes = start.pool.shape[1] * start.pool.dtype.itemsize + 8 * rows.classes
+        self.warm_rows = max(HOT_ROWS, WARM_BYTES // row_bytes)
+        # What the price formulas may lose beside the distance: C + 8 roundings of their largest terms.
+        terms = np.abs(ranges.low).sum() + np.abs(ranges.high).sum() + 2.0 * budget + 2.0
+        self.margin = float(4 * UNIT * (rows.classes + 8) * lam * terms + 8 * np.sqrt(UNIT * self.near.slack))
 
-    def refresh(self, width: int) -> None:
-        """Bring every row up to date and make the `width` cheapest open ones active."""
-        seen = len(self.centres)
-        self.centres = np.concatenate([self.centres, self.pool[self.picks[seen - self.labelled :]]])
-        self._absorb(seen)
-        price = np.concatenate(map_blocks(len(self.pool), BLOCK_ROWS, self._optimistic_price))
-        price[self.closed] = np.inf
-        self.active = smallest(price, width)
-        self.active = self.active[~self.closed[self.active]]
-        price[self.active] = np.inf
-        self.threshold = float(price.min())
-        self.active_rows = self.rows.take(self.active)  # (m, C)
-        self.active_points = self.pool[self.active].astype(np.float64)  # (m, d)
+    @property
+    def left(self) -> bool:
+        """True while picks are missing."""
+        return len(self.picks) < self.budget
 
-    def winner(self) -> int | None:
-        """The place of the cheapest open row among the active ones; None where an inactive row might be cheaper."""
-        penalty = self._penalty(self.active_rows)
-        squared = self.squared[self.active]
-        open_ = ~self.closed[self.active]
-        worst = penalty - np.sqrt(np.maximum(squared - self.slack, 0.0))
-        limit = worst[open_].min(initial=np.inf)
-        if not limit < self.threshold:
-            return None
-        near = np.flatnonzero(open_ & (penalty - np.sqrt(squared + self.slack) <= limit))
-        price = penalty[near] - self._distance(near)
-        return int(self.active[near[price.argmin()]])
+    def advance(self) -> None:
+        """Warm the cheapest rows and pick among them until a cold row could win; at least one pick."""
+        before = len(self.picks)
+        self._warm_up()
+        while self.left and self._heat_and_pick():
+            self.report(f"k-center: {len(self.picks)} of {self.budget} picked")
+        if len(self.picks) == before:  # more rows than are hot may be the cheapest: compare them all
+            self.pick(self._by_the_letter(self._contenders()))
 
     def pick(self, row: int) -> None:
-        """Take a row and tell the active ones."""
-        place = np.flatnonzero(self.active == row)
-        self.distances.append(float(self._distance(place)[0]) if len(place) else np.inf)
+        """Take a row and tell the hot ones."""
+        held = self.hot if (self.hot.rows == row).any() else self._hold(np.array([row]))
+        place = int(np.searchsorted(held.rows, row))
+        self.expected += held.proba[place]
+        self.near.add(row, held.points[place].astype(np.float64))
+        self.near.learn(self.hot.rows, self.hot.points)
         self.picks.append(row)
-        self.closed[row] = True
-        self.expected += self.rows.take(np.array([row]))[0]
-        if len(self.active):
-            centre = self.pool[row].astype(np.float64)
-            squared = self.norms[self.active] + self.norms[row] - 2.0 * (self.active_points @ centre)
-            closer = squared < self.squared[self.active]
-            self.squared[self.active[closer]] = np.maximum(squared[closer], 0.0)
-            self.nearest[self.active[closer]] = self.labelled + len(self.picks) - 1
+        self.closed[row], self.lower[row] = True, np.inf
 
-    def _absorb(self, seen: int) -> None:
-        """Let every row know the centres from `seen` on: (rows of a block) × (centres of a block) at a time."""
+    def _warm_up(self) -> None:
+        """Hold the cheapest rows of all, each up to date; the penalties, which cost little, of every row."""
 
-        def update(where: slice) -> None:
-            points = self.pool[where].astype(np.float64)
-            for start in range(seen, len(self.centres), BLOCK_ROWS):
-                centres = self.centres[start : start + BLOCK_ROWS].astype(np.float64)
-                squared = points @ (-2.0 * centres.T)
-                squared += _squares(centres)
-                at = squared.argmin(axis=1)
-                least = np.maximum(squared[np.arange(len(at)), at] + self.norms[where], 0.0)
-                closer = least < self.squared[where]
-                self.squared[where][closer] = least[closer]
-                self.nearest[where][closer] = at[closer] + start
+        def charge(where: slice) -> None:
+            self.penalty[where] = self._penalty(self.rows.read(where))
+            self._price(where)
 
-        map_blocks(len(self.pool), BLOCK_ROWS, update)
+        map_blocks(self.near.size, rows_per_block(self.rows.classes), charge)
+        while len(stale := self._stale(rows := smallest(self.lower, self.warm_rows))):
+            self._update(rows[stale])
+        self.warm = self._hold(rows[~self.closed[rows]])
 
-    def _optimistic_price(self, where: slice) -> Float64Array:
-        price = self._penalty(self.rows.read(where))
-        price -= np.sqrt(self.squared[where] + self.slack)
-        return price
+    def _heat_and_pick(self) -> bool:
+        """Heat the cheapest warm rows and pick among them; False where nothing could be decided."""
+        warm, before = self.warm, len(self.picks)
+        self.penalty[warm.rows] = self._penalty(warm.proba)
+        self._price(warm.rows)
+        while len(stale := self._stale(warm.rows[places := smallest(self.lower[warm.rows], HOT_ROWS)])):
+            self._update(warm.rows[places[stale]], warm.points[places[stale]])
+        self.hot = _Held(warm.rows[places], warm.points[places].astype(np.float64), warm.proba[places])
+        others = self.lower.copy()
+        others[self.hot.rows] = np.inf
+        self.threshold = float(others.min())
+        while self.left and (best := self._winner()) is not None:
+            self.pick(best)
+        return len(self.picks) > before
+
+    def _winner(self) -> int | None:
+        """The cheapest hot row; None where another might be cheaper."""
+        hot, slack = self.hot.rows, self.near.slack
+        self.penalty[hot] = penalty = self._penalty(self.hot.proba)
+        self._price(hot)
+        worst = penalty - np.sqrt(np.maximum(self.near.squared[hot] - slack, 0.0)) + self.margin
+        self.limit = float(worst[~self.closed[hot]].min(initial=np.inf))
+        if not self.limit < self.threshold:
+            return None
+        places = np.flatnonzero(self.lower[hot] <= self.limit)
+        return int(hot[places[0]]) if _equal(self.hot, places) else self._by_the_letter(hot[places])
+
+    def _contenders(self) -> IntArray:
+        """Every row that may cost no more than the cheapest hot one, up to date."""
+        while len(stale := self._stale(rows := np.flatnonzero(self.lower <= self.limit))):
+            self._update(rows[stale])
+        return rows
+
+    def _by_the_letter(self, rows: IntArray) -> int:
+        """The cheapest of ascending rows as Algorithm 2 in float64 finds it; of equals the first."""
+        distance = self.near.exact_distances(rows)
+
+        def price(where: slice) -> Float64Array:
+            after = self.expected + self.rows.take(rows[where])
+            outside = np.maximum(self.ranges.low - after, 0) + np.maximum(after - self.ranges.high, 0)
+            return np.asarray(-distance[where] + self.lam * outside.sum(axis=1))
+
+        prices = map_blocks(len(rows), rows_per_block(self.rows.classes), price)
+        return int(rows[np.concatenate(prices).argmin()])
+
+    def _stale(self, rows: IntArray) -> IntArray:
+        """Places of the open rows that do not know every pick."""
+        return np.flatnonzero(~self.closed[rows] & self.near.stale(rows))
+
+    def _hold(self, rows: IntArray) -> _Held:
+        return _Held(rows, self.near.read(rows), self.rows.take(rows))
+
+    def _update(self, rows: IntArray, points: FloatArray | None = None) -> None:
+        """Bring the distances of rows up to date, on all cores; their points are read where they are not at hand."""
+
+        def one(where: slice) -> None:
+            part = rows[where]
+            self.near.learn(part, self.near.read(part) if points is None else points[where])
+            self._price(part)
+
+        map_blocks(len(rows), READ_ROWS, one)
+
+    def _price(self, where: slice | IntArray) -> None:
+        """Lower bounds from what is known of the rows."""
+        self.lower[where] = self.penalty[where] - np.sqrt(self.near.squared[where] + self.near.slack) - self.margin
+        self.lower[where] = np.where(self.closed[where], np.inf, self.lower[where])
 
     def _penalty(self, rows: FloatArray) -> Float64Array:
         """What each row would add to λ·dist(Pᵀz, [low, high]): never less after another pick. (n, C) → (n,)."""
@@ -149,24 +201,8 @@ class _Race:
         added: Float64Array = self.lam * (total - self.ranges.distance(self.expected))
         return added
 
-    def _distance(self, places: IntArray) -> Float64Array:
-        """Exact distance of active rows to their nearest centres, from the difference of the points."""
-        nearest = self.nearest[self.active[places]]
-        picked = nearest >= self.labelled
-        centres = np.empty((len(places), self.pool.shape[1]))
-        centres[~picked] = self.centres[nearest[~picked]]
-        centres[picked] = self.pool[np.array(self.picks, dtype=np.int64)[nearest[picked] - self.labelled]]
-        return np.sqrt(_squares(self.active_points[places] - centres))
 
-
-def _most_central(pool: FloatArray) -> int:
-    """The row nearest to the mean of the pool."""
-    mean = pool.mean(axis=0, dtype=np.float64)
-    return int(np.concatenate(map_blocks(len(pool), BLOCK_ROWS, lambda where: _squares(pool[where] - mean))).argmin())
-
-
-def _squares(points: FloatArray) -> Float64Array:
-    """|x|² of every row, in float64."""
-    wide = points.astype(np.float64, copy=False)
-    result: Float64Array = np.einsum("ij,ij->i", wide, wide)
-    return result
+def _equal(held: _Held, places: IntArray) -> bool:
+    """True where these rows are one, or copies of one: nothing is left to compare."""
+    first = places[0]
+    return all(bool((part[places] == part[first]).all()) for part in (held.points, held.proba))

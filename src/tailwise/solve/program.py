@@ -42,6 +42,11 @@ class Program:
         """uᵀz + λ·dist(Pᵀz, [low, high]) for the rows chosen."""
         return float(self.cost.at(indices).sum()) + self.lam * self.ranges.distance(self.rows.total(indices))
 
+    def hidden(self, indices: IntArray) -> float:
+        """The most by which the value of a batch may be larger than `value`: 0 but for a sparse softmax."""
+        scores = float(self.cost.hidden.at(indices).sum()) if self.cost.hidden else 0.0
+        return scores + (self.lam * float(self.rows.hidden_l1().at(indices).sum()) if self.rows.sparse else 0.0)
+
     @property
     def separable(self) -> bool:
         """True where Pᵀz cannot be steered or does not matter: the b cheapest rows are optimal."""
@@ -57,11 +62,12 @@ class Solution:
     bound: float
     status: str
     duals: Float64Array  # y (C,), for a warm start
+    hidden: float = 0.0  # by how much the objective may be larger, where the softmax is sparse
 
     @property
     def gap(self) -> float:
         """Relative distance of the objective from the bound."""
-        return gap_between(self.objective, self.bound)
+        return gap_between(self.objective + self.hidden, self.bound)
 
 
 @dataclass(frozen=True, slots=True)

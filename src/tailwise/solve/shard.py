@@ -17,6 +17,7 @@ from ..types import Float64Array, FloatArray, IntArray
 from .blocks import map_blocks, rows_per_block, widen
 from .checks import row_problems
 from .exact import exact_sum, fixed_point_sums
+from .top_k import TopK
 
 if TYPE_CHECKING:
     from ..score.softmax import Score
@@ -59,9 +60,21 @@ class Shard:
         column = self.columns[key] = self.columns[cost].copy()
 
         def work(where: slice) -> None:
-            column[self._local(where)] -= self.read(where).astype(np.float64, copy=False) @ y
+            column[self._local(where)] -= self._times(where, y)
 
         self._map_rows(work)
+
+    def hide(self, key: int, reduced: int, y: Float64Array) -> None:
+        """Keep a column u − P·y less what a sparse softmax may hide of P·y."""
+        self._fill(key, lambda where: self.columns[reduced][self._local(where)] - self._sparse.most_hidden(where, y))
+
+    def hidden_l1(self, key: int) -> None:
+        """Keep what a sparse softmax may hide of ‖p‖₁."""
+        self._fill(key, self._sparse.hidden_l1)
+
+    def hidden_score(self, key: int, score: Score) -> None:
+        """Keep what a sparse softmax may hide of a score."""
+        self._fill(key, lambda where: self._sparse.hidden_score(where, score))
 
     def away(self, key: int, reduced: int, theta: float) -> None:
         """Keep |x − θ| of a column x."""
@@ -147,8 +160,8 @@ class Shard:
         column = self.columns[key]
         return np.flatnonzero(column < limit) + self.start, np.flatnonzero(column == limit)[:most] + self.start
 
-    def histogram(self, key: int, prefix: int, shift: int) -> IntArray:
-        """How often each 16-bit digit at `shift` occurs among the ordered bits that begin with `prefix`."""
+    def histogram(self, key: int, prefix: int, shift: int) -> tuple[NDArray[np.uint16], IntArray]:
+        """The 16-bit digits at `shift` of the ordered bits that begin with `prefix`, and how often each occurs."""
 
         def work(where: slice) -> IntArray:
             bits = ordered_bits(self.columns[key][where])
@@ -157,7 +170,9 @@ class Shard:
             return np.bincount(digits.astype(np.intp), minlength=1 << DIGIT_BITS)
 
         none = np.zeros(1 << DIGIT_BITS, dtype=np.int64)
-        return sum(map_blocks(self.stop - self.start, COLUMN_ROWS, work, self.threads), start=none)
+        counts = sum(map_blocks(self.stop - self.start, COLUMN_ROWS, work, self.threads), start=none)
+        occurring = np.flatnonzero(counts)  # few, so that little travels
+        return occurring.astype(np.uint16), counts[occurring]
 
     def beginning_with(self, key: int, prefix: int, shift: int) -> Float64Array:
         """The numbers of a column whose ordered bits above `shift` are `prefix`."""
@@ -168,6 +183,27 @@ class Shard:
             return found
 
         return np.concatenate([np.empty(0), *map_blocks(self.stop - self.start, COLUMN_ROWS, work, self.threads)])
+
+    @property
+    def _sparse(self) -> TopK:
+        assert isinstance(self.matrix, TopK)
+        return self.matrix
+
+    def _times(self, where: slice, y: Float64Array) -> Float64Array:
+        """P·y of some rows."""
+        if isinstance(self.matrix, TopK):
+            return self.matrix.times(where, y)
+        product: Float64Array = self.read(where).astype(np.float64, copy=False) @ y
+        return product
+
+    def _fill(self, key: int, work: Callable[[slice], Float64Array]) -> None:
+        """Keep a column that is made block by block."""
+        column = self.columns[key] = np.empty(self.stop - self.start)
+
+        def fill(where: slice) -> None:
+            column[self._local(where)] = work(where)
+
+        self._map_rows(fill)
 
     def _local(self, where: slice) -> slice:
         return slice(where.start - self.start, where.stop - self.start)

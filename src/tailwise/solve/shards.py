@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..types import Float64Array, FloatArray, IntArray
-from .blocks import map_blocks as map_blocks
 from .blocks import rows_per_block, widen
-from .blocks import smallest as smallest
 from .exact import exact_sum, from_exact, from_fixed_point
 from .shard import DIGIT_BITS, Shard
+from .top_k import TopK
 
 if TYPE_CHECKING:
     from ..score.softmax import Score
@@ -36,6 +35,7 @@ class Hands(Protocol):
     bounds: IntArray
     classes: int
     dtype: np.dtype[Any]
+    sparse: bool  # whether the rows are those of a `TopK`
 
     def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of every shard, each with its own arguments; answers in the order of the shards."""
@@ -47,6 +47,7 @@ class LocalHands:
 
     def __init__(self, matrix: Matrix, bounds: IntArray, threads: int | None = None) -> None:
         self.bounds, self.classes, self.dtype = bounds, int(matrix.shape[1]), matrix.dtype
+        self.sparse = isinstance(matrix, TopK)
         self.shards = [Shard(matrix, start, stop, threads) for start, stop in pairwise(bounds.tolist())]
 
     def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -74,6 +75,7 @@ class Rows:
             hands = LocalHands(matrix, shard_bounds(*matrix.shape, 1), threads)
         self.hands, self.bounds = hands, hands.bounds
         self.size, self.classes, self.dtype = int(hands.bounds[-1]), hands.classes, hands.dtype
+        self.sparse = hands.sparse
         self._dropped: list[int] = []
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -120,11 +122,21 @@ class Rows:
     def scan(self, score: Score | None, tolerance: float) -> tuple[Column, list[str]]:
         """0 − score of every row (zeros without a score), and what is wrong with the rows, from one pass."""
         column, found = self.new_column("scan", [(score, tolerance)] * self.shards)
+        if self.sparse and score is not None:
+            column.hidden = self.new_column("hidden_score", [(score,)] * self.shards)[0]
         return column, [problem for part in found for problem in part]
 
     def priced(self, cost: Column, y: Float64Array) -> Column:
         """u − P·y in float64, from one pass."""
         return self.new_column("price", [(cost.key, y)] * self.shards)[0]
+
+    def hiding(self, reduced: Column, y: Float64Array) -> Column:
+        """u − P·y less what a sparse softmax may hide of P·y."""
+        return self.new_column("hide", [(reduced.key, y)] * self.shards)[0]
+
+    def hidden_l1(self) -> Column:
+        """How far a row of a sparse softmax may be from the true one in ‖·‖₁."""
+        return self.new_column("hidden_l1", [()] * self.shards)[0]
 
     def minus_classes(self, classes: Sequence[int]) -> list[Column]:
         """−p of some classes, from one pass."""
@@ -187,6 +199,7 @@ class Column:
 
     def __init__(self, rows: Rows, key: int) -> None:
         self.rows, self.key = rows, key
+        self.hidden: Column | None = None  # by how much the true numbers may be larger, where the softmax is sparse
 
     def at(self, indices: IntArray) -> Float64Array:
         """The numbers of some rows, (m,)."""
@@ -238,7 +251,10 @@ class Column:
         prefix, shift = 0, 64
         while True:
             shift -= DIGIT_BITS
-            digits = sum(self.rows.ask_all("histogram", self.key, prefix, shift)).cumsum()
+            digits = np.zeros(1 << DIGIT_BITS, dtype=np.int64)
+            for occurring, counts in self.rows.ask_all("histogram", self.key, prefix, shift):
+                digits[occurring] += counts
+            digits = digits.cumsum()
             digit = int(np.searchsorted(digits, count, side="right"))
             smaller = int(digits[digit - 1]) if digit else 0
             count, prefix = count - smaller, prefix << DIGIT_BITS | digit

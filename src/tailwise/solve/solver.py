@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from ..types import Float64Array, IntArray, gap_between
 from . import core as highs
-from .dual import DualPoint, maximise
+from .dual import DualPoint, maximise, sparse_bound
 from .exchange import kick, pair_descent
 from .halves import MOST_COORDINATES, rechoose
 from .newton import Part
@@ -54,9 +54,10 @@ def solve(
 def _cheapest(program: Program) -> Solution:
     """The b cheapest rows, which are optimal where Pᵀz is fixed or free of cost."""
     picks = program.cost.smallest(program.budget)
-    value = program.value(picks)
+    value, hidden = program.value(picks), program.hidden(picks)
     ordered = picks[np.argsort(program.cost.at(picks), kind="stable")]
-    return Solution(ordered, value, value, "optimal", np.zeros(program.rows.classes))
+    status = "optimal" if hidden <= PROVEN * max(1.0, abs(value)) else "best found"
+    return Solution(ordered, value, value, status, np.zeros(program.rows.classes), hidden)
 
 
 def _open(core: Core, bound: float, effort: Effort) -> bool:
@@ -157,12 +158,11 @@ def _prove(program: Program, point: DualPoint, best: Core, effort: Effort, repor
 
 def _certified(program: Program, point: DualPoint, picks: IntArray, bound: float, effort: Effort) -> Solution:
     """The final value in float64 from the rows themselves, and what may be said of it."""
-    value = program.value(picks)
-    bound = min(bound, value)
-    gap = gap_between(value, bound)
+    value, hidden = program.value(picks), program.hidden(picks)
+    bound = min(sparse_bound(program, point.y, point.reduced) if program.rows.sparse else bound, value)
     ordered = picks[np.argsort(point.reduced.at(picks), kind="stable")]
-    status = _status(gap, effort)
-    return Solution(ordered, value, bound, status, point.y)
+    status = _status(gap_between(value + hidden, bound), effort)
+    return Solution(ordered, value, bound, status, point.y, hidden)
 
 
 def _status(gap: float, effort: Effort) -> str:

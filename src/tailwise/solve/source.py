@@ -6,19 +6,15 @@ Everything behind this module trusts its arrays.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import BadFile, BadInput, BadProbabilities, MissingExtra
+from ..errors import BadInput, BadProbabilities
 from ..score.softmax import Score
-from ..types import Float64Array, FloatArray, Proba
+from ..types import Float64Array, Proba
+from .matrices import Matrix, as_matrix
 from .shards import Column, Rows
-
-if TYPE_CHECKING:
-    import pyarrow
-
-    from .matrices import Matrix
+from .top_k import DESCRIPTION, TopK
 
 SUM_TOLERANCE = {np.dtype(np.float16): 5e-3, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-3}
 NAMED_ROWS = 3
@@ -26,7 +22,8 @@ NAMED_ROWS = 3
 
 def open_proba(proba: Proba) -> Matrix:
     """Open probabilities, wherever they are; only their form is looked at."""
-    array = _load(Path(proba)) if isinstance(proba, str | Path) else np.asanyarray(proba)
+    sparse = _sparse(proba)
+    array = as_matrix(proba) if sparse is None else sparse
     if array.ndim != 2:
         raise BadInput(f"probabilities must be a matrix (images × classes), but have shape {array.shape}")
     if array.dtype not in SUM_TOLERANCE:
@@ -34,6 +31,13 @@ def open_proba(proba: Proba) -> Matrix:
     if array.shape[1] == 0:
         raise BadInput("probabilities have no class columns")
     return array
+
+
+def _sparse(proba: object) -> TopK | None:
+    """A sparse softmax, given or in a folder; None where it is none."""
+    if isinstance(proba, str | Path) and (Path(proba) / DESCRIPTION).is_file():
+        return TopK.open(proba)
+    return proba if isinstance(proba, TopK) else None
 
 
 def scan(rows: Rows, score: Score | None = None) -> Column:
@@ -69,55 +73,3 @@ def read_counts(counts: object, classes: int) -> Float64Array:
         bad = int(np.flatnonzero(numbers < 0)[0])
         raise BadInput(f"counts must be ≥ 0, but class {bad} has {numbers[bad]:g}")
     return numbers
-
-
-def _load(path: Path) -> FloatArray:
-    if not path.exists():
-        raise BadFile(f"no file at {path}")
-    suffix = path.suffix.lower()
-    if suffix == ".npy":
-        return _load_npy(path)
-    if suffix == ".parquet":
-        return _load_parquet(path)
-    raise BadFile(f"{path} is neither .npy nor .parquet; save the probabilities with numpy.save")
-
-
-def _load_npy(path: Path) -> FloatArray:
-    try:
-        array: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise BadFile(f"{path} cannot be read as a plain .npy array: {error}") from error
-    return array
-
-
-def _load_parquet(path: Path) -> FloatArray:
-    """All numeric columns, in order, as one float32 matrix (float64 where any column is), row group by row group."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtra.named("reading .parquet", "pyarrow", "tables") from error
-    try:
-        with parquet.ParquetFile(path) as file:
-            columns = _probability_columns(file.schema_arrow, path)
-            wide = any(pyarrow.types.is_float64(file.schema_arrow.field(name).type) for name in columns)
-            result = np.empty((file.metadata.num_rows, len(columns)), dtype=np.float64 if wide else np.float32)
-            start = 0
-            for batch in file.iter_batches(columns=columns):
-                for at, name in enumerate(columns):
-                    result[start : start + batch.num_rows, at] = batch.column(name).to_numpy(zero_copy_only=False)
-                start += batch.num_rows
-    except (pyarrow.ArrowException, OSError) as error:
-        raise BadFile(f"{path} cannot be read as Parquet: {error}") from error
-    return result
-
-
-def _probability_columns(schema: pyarrow.Schema, path: Path) -> list[str]:
-    """Columns named prob_*; where there are none, every floating column."""
-    from pyarrow import types
-
-    floating = [field.name for field in schema if types.is_floating(field.type)]
-    named = [name for name in floating if name.startswith("prob_")]
-    if not floating:
-        raise BadFile(f"{path} has no floating-point columns")
-    return named or floating

@@ -18,8 +18,10 @@ from ..balance.target import Target
 from ..errors import BadInput
 from ..registry import Registry, check_settings
 from ..score.softmax import SCORES
+from ..solve.engines import rows_on
 from ..solve.path import Balance, parse_balance, score_scale
 from ..solve.shards import Column
+from ..solve.source import open_proba
 from ..types import Float64Array, Predictions, Selection
 from .select import by_cost
 from .task import Task, make_task
@@ -53,7 +55,7 @@ def make(name: str, **settings: Any) -> Strategy:  # noqa: ANN401 - each strateg
     """Make a strategy by name.
 
     >>> make("entropy", balance=0.6)
-    Entropy(balance=0.6, gap=0.0001, time_limit=None)
+    Entropy(balance=0.6, gap=0.0001, time_limit=None, engine='local', shards=None)
     """
     kind: Any = STRATEGIES[name]
     check_settings(f"strategy {name!r}", settings, (field.name for field in fields(kind)))
@@ -68,6 +70,8 @@ class Base(ABC):
     balance: Balance = 0.0
     gap: float = 1e-4
     time_limit: float | None = None
+    engine: str = "local"
+    shards: int | None = None
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ("proba",)
@@ -84,11 +88,12 @@ class Base(ABC):
         """Choose `budget` rows of the pool; `counts` and `target` are those of `tailwise.select`."""
         self._check_needs(predictions)
         score = SCORES[self.softmax_score] if self.softmax_score else None
-        task, costs = make_task(
-            predictions.proba, budget, counts=counts, target=target, score=score,
-            gap=self.gap, time_limit=self.time_limit, seed=seed, report=report,
-        )  # fmt: skip
-        return self.choose(task, predictions, costs)
+        with rows_on(open_proba(predictions.proba), self.engine, self.shards) as rows:
+            task, costs = make_task(
+                rows, budget, counts=counts, target=target, score=score,
+                gap=self.gap, time_limit=self.time_limit, seed=seed, report=report,
+            )  # fmt: skip
+            return self.choose(task, predictions, costs)
 
     @abstractmethod
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:

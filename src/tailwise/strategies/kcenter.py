@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
 from ..errors import BadInput
+from ..solve.blocks import map_blocks
+from ..solve.farthest_coreset import Coreset, covering_radius, find_coreset
+from ..solve.farthest_distances import Start, measure
 from ..solve.greedy import GreedyPicks, k_center
 from ..solve.path import find_lam
 from ..solve.shards import Column
@@ -15,21 +19,39 @@ from ..types import Predictions, Selection
 from .base import Base, pool_matrix, strategy
 from .task import Task
 
+if TYPE_CHECKING:
+    from ..solve.matrices import Matrix
+
+CHECKED_BYTES = 4 << 20  # looked at a time for NaN and infinity
+
 
 @strategy
 @dataclass(frozen=True, kw_only=True)
 class KCenter(Base):
     """Farthest-first in the embedding, each pick weighing distance against balance."""
 
+    parts: int = 1
+    """1: exact. More: two rounds, candidates from each of so many parts of the pool, then the picks among those."""
+
     name: ClassVar[str] = "kcenter"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        asked: object = self.parts
+        if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or asked < 1:
+            raise BadInput(f"parts is {self.parts!r}; give a whole number ≥ 1, where 1 is exact")
+
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """Algorithm 2; `informativeness` is the sum of the distances at which the picks were made."""
-        pool, labelled = both_embeddings(task, predictions)
+        start = measure(*_both_matrices(task, predictions), task.report)
+        coreset = self._coreset(task, start)
+        known: dict[float, GreedyPicks] = {}
 
         def pick(lam: float) -> GreedyPicks:
-            return k_center(pool, labelled, task.budget, task.rows, lam, task.ranges, task.report)
+            if lam not in known:
+                known[lam] = _picks(task, start, coreset, lam)
+            return known[lam]
 
         def l1_at(lam: float) -> float:
             return task.ranges.distance(task.rows.total(pick(lam).indices))
@@ -39,17 +61,80 @@ class KCenter(Base):
         scale = _typical(pick(0.0)) if wordy else 1.0
         lam = find_lam(self.balance, l1_at, scale, task.program(costs))
         picks = pick(lam)
+        if coreset:
+            _tell(task, start, coreset, picks)
         reached = float(picks.distances[np.isfinite(picks.distances)].sum())
-        return task.selection(picks.indices, informativeness=reached, lam=lam, method=self.name)
+        method = f"{self.name} (coreset of {len(coreset.indices)})" if coreset else self.name
+        return task.selection(picks.indices, informativeness=reached, lam=lam, method=method)
+
+    def _coreset(self, task: Task, start: Start) -> Coreset | None:
+        """Candidates where two rounds are asked for; None where the picks are made among all rows."""
+        if self.parts == 1 or not 0 < self.parts * task.budget < task.rows.size:  # else every row is a candidate
+            return None
+        return find_coreset(start, task.rows, task.budget, self.parts, task.report)
+
+
+def _picks(task: Task, start: Start, coreset: Coreset | None, lam: float) -> GreedyPicks:
+    if coreset:
+        return coreset.k_center(task.budget, lam, task.ranges, task.report)
+    return k_center(start.pool, start.labelled, task.budget, task.rows, lam, task.ranges, task.report, start=start)
+
+
+def _tell(task: Task, start: Start, coreset: Coreset, picks: GreedyPicks) -> None:
+    radius = covering_radius(start, picks.indices)
+    task.report(
+        f"k-center: not exact, but among {len(coreset.indices)} candidates; every image is within {coreset.radius:.6g} "
+        f"of a candidate or a labelled image, and within {radius:.6g} of a pick or a labelled image"
+    )
 
 
 def both_embeddings(task: Task, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
-    """Pool (N, d) and labelled (L, d) embeddings, checked."""
+    """Pool (N, d) and labelled (L, d) embeddings, in memory, checked."""
     pool = pool_matrix(predictions.embeddings, "embeddings", task.rows.size)
     labelled = pool_matrix(predictions.labelled_embeddings, "labelled_embeddings", None)
+    _check_features(pool, labelled)
+    return pool, labelled
+
+
+def _both_matrices(task: Task, predictions: Predictions) -> tuple[Matrix, Matrix]:
+    """Pool (N, d) and labelled (L, d) embeddings where they are, in memory or in files, checked block by block."""
+    pool = _checked(_opened(predictions.embeddings), "embeddings", task.rows.size)
+    labelled = _checked(_opened(predictions.labelled_embeddings), "labelled_embeddings", None)
+    _check_features(pool, labelled)
+    return pool, labelled
+
+
+def _opened(given: object) -> Matrix:
+    if isinstance(given, str | Path):
+        from ..solve.matrices import open_matrix
+
+        return open_matrix(given)
+    there = all(hasattr(given, name) for name in ("shape", "dtype", "__getitem__"))
+    matrix: Matrix = cast("Matrix", given) if there else np.asarray(given)
+    return matrix
+
+
+def _checked(matrix: Matrix, name: str, rows: int | None) -> Matrix:
+    """A finite float matrix with one row per image; no more than a block per core is read at a time."""
+    shape, dtype = tuple(matrix.shape), np.dtype(matrix.dtype)
+    if len(shape) != 2 or not np.issubdtype(dtype, np.floating):
+        raise BadInput(f"{name} must be a float matrix (images × features), but is {dtype} {shape}")
+    if rows is not None and shape[0] != rows:
+        raise BadInput(f"{name} has {shape[0]} rows, but the probabilities have {rows}")
+
+    def first_bad(where: slice) -> int | None:
+        bad = ~np.isfinite(matrix[where]).all(axis=1)
+        return where.start + int(bad.argmax()) if bad.any() else None
+
+    found = map_blocks(shape[0], max(1, CHECKED_BYTES // max(1, shape[1] * dtype.itemsize)), first_bad)
+    if (bad := next((row for row in found if row is not None), None)) is not None:
+        raise BadInput(f"{name} holds NaN or infinity in row {bad}")
+    return matrix
+
+
+def _check_features(pool: Matrix, labelled: Matrix) -> None:
     if pool.shape[1] != labelled.shape[1]:
         raise BadInput(f"embeddings have {pool.shape[1]} features, but labelled_embeddings have {labelled.shape[1]}")
-    return pool, labelled
 
 
 def _typical(picks: GreedyPicks) -> float:

@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike
 from ..balance.measure import l1_score
 from ..balance.target import Target
 from ..errors import BadInput, MissingExtra
-from ..score.softmax import SCORES
-from ..solve.path import Sweep, paper_grid, quick_effort, rule_threshold, score_scale
-from ..solve.source import read_numbers
+from ..solve.engines import rows_on
+from ..solve.path import Sweep, paper_grid, quick_effort, rule_threshold
+from ..solve.shards import Column
+from ..solve.source import open_proba
 from ..types import Float64Array, Proba
-from .task import make_task
+from .select import scored_task
+from .task import Task
 
 if TYPE_CHECKING:
     import pandas
@@ -69,6 +71,8 @@ def balance_path(
     target: Target | ArrayLike | None = None,
     lams: Sequence[float] | None = None,
     seed: int = 0,
+    engine: str = "local",
+    shards: int | None = None,
     report: Callable[[str], None] | None = None,
 ) -> BalancePath:
     """Sweep λ and measure what each batch gains in balance and pays in informativeness.
@@ -83,14 +87,15 @@ def balance_path(
     >>> path.lam.tolist(), path.l1.round(2).tolist()
     ([0.0, 1.0], [0.3, 0.3])
     """
-    named = score if isinstance(score, str) else None
-    task, costs = make_task(
-        proba, budget, counts=counts, target=target, score=SCORES[named] if named else None, seed=seed, report=report
-    )
-    if named is None:
-        costs = task.rows.hold(0.0 - read_numbers(score, "score (one per image)", task.rows.size))
-    scale = 1.0 if named == "entropy" else score_scale(costs.extent(), task.rows.classes)
-    values = _checked(paper_grid(scale) if lams is None else lams)
+    with rows_on(open_proba(proba), engine, shards) as rows:
+        task, costs, scale = scored_task(
+            rows, budget, score, counts=counts, target=target, seed=seed, report=report
+        )  # fmt: skip
+        return _swept(task, costs, _checked(paper_grid(scale) if lams is None else lams))
+
+
+def _swept(task: Task, costs: Column, values: Float64Array) -> BalancePath:
+    """Solve at every λ, and measure."""
     sweep = Sweep(task.program(costs), quick_effort(), task.seed, task.report)
     solutions = [sweep.at(lam) for lam in values.tolist()]
     expected = [task.rows.total(solution.indices) for solution in solutions]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from ..balance.target import Target
 from ..score.softmax import SCORES
+from ..solve.engines import rows_on
 from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort, score_scale
-from ..solve.shards import Column
+from ..solve.shards import Column, Rows
 from ..solve.solver import solve
-from ..solve.source import read_numbers
+from ..solve.source import open_proba, read_numbers
 from ..types import Proba, Selection
 from .task import Task, make_task
 
@@ -27,6 +29,8 @@ def select(
     gap: float = 1e-4,
     time_limit: float | None = None,
     seed: int = 0,
+    engine: str = "local",
+    shards: int | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Selection:
     """Choose the images to label next: informative, class-balanced, with a certificate.
@@ -47,7 +51,10 @@ def select(
     gap: relative gap to stop at. Below 1e-4 the search tries several times harder.
     time_limit: seconds after which the best batch so far is returned. The only thing that can make two equal calls
         differ is a time limit that is hit.
-    seed: equal seeds, equal picks, whatever the number of threads.
+    seed: equal seeds, equal picks, whatever the engine and the number of threads and shards.
+    engine: "local": this process, on all cores. "ray": the actors of a Ray cluster, which is started on this machine;
+        "ray=host:port" joins one (docs/scale.md).
+    shards: into how many parts the rows are cut; default one per node of the cluster.
     report: called with one line of text after each step of the solver.
 
     Examples
@@ -58,15 +65,24 @@ def select(
     >>> batch.indices.tolist(), batch.status
     ([2, 1], 'optimal')
     """
-    named = score if isinstance(score, str) else None
-    task, costs = make_task(
-        proba, budget, counts=counts, target=target, score=SCORES[named] if named else None,
-        gap=gap, time_limit=time_limit, seed=seed, report=report,
-    )  # fmt: skip
-    if named is None:
-        costs = task.rows.hold(0.0 - read_numbers(score, "score (one per image)", task.rows.size))
-    scale = 1.0 if named == "entropy" else score_scale(costs.extent(), task.rows.classes)
-    return by_cost(task, costs, balance, scale=scale, method=named or "scores")
+    with rows_on(open_proba(proba), engine, shards) as rows:
+        task, costs, scale = scored_task(
+            rows, budget, score, counts=counts, target=target, gap=gap, time_limit=time_limit, seed=seed, report=report
+        )
+        return by_cost(task, costs, balance, scale=scale, method=score if isinstance(score, str) else "scores")
+
+
+def scored_task(
+    rows: Rows, budget: int, score: str | ArrayLike, **asked: Any,  # noqa: ANN401 - what make_task takes
+) -> tuple[Task, Column, float]:  # fmt: skip
+    """A checked request, its costs 0 − score, and what λ = 1 means relative to entropy."""
+    if isinstance(score, str):
+        task, costs = make_task(rows, budget, score=SCORES[score], **asked)
+    else:
+        task, _ = make_task(rows, budget, **asked)
+        costs = rows.hold(0.0 - read_numbers(score, "score (one per image)", rows.size))
+    entropy = isinstance(score, str) and score == "entropy"
+    return task, costs, 1.0 if entropy else score_scale(costs.extent(), rows.classes)
 
 
 def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method: str) -> Selection:

@@ -13,8 +13,8 @@ from ..score.softmax import Score
 from ..solve.program import Effort, Program, Report, Solution, silent
 from ..solve.reach import shortfalls
 from ..solve.shards import Column, Rows
-from ..solve.source import open_proba, read_counts, scan
-from ..types import BoolArray, Float64Array, IntArray, Proba, Selection, gap_between
+from ..solve.source import read_counts, scan
+from ..types import BoolArray, Float64Array, IntArray, Selection, gap_between
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class Task:
 
     def selection(
         self, indices: IntArray, *, informativeness: float, lam: float, method: str, status: str = "greedy",
-        objective: float | None = None, bound: float = -np.inf, at_limit: BoolArray | None = None,
+        objective: float | None = None, bound: float = -np.inf, hidden: float = 0.0, at_limit: BoolArray | None = None,
     ) -> Selection:  # fmt: skip
         """Assemble the answer; `at_limit` (C,) marks the classes that may be out of reach."""
         expected = self.rows.total(indices)
@@ -51,7 +51,8 @@ class Task:
         candidates = np.arange(self.rows.classes) if at_limit is None else np.flatnonzero(at_limit)
         unreachable = shortfalls(self.rows, self.budget, self.ranges, expected, candidates) if lam else ()
         return Selection(
-            indices=indices, objective=value, bound=bound, gap=gap_between(value, bound), status=status, lam=lam,
+            indices=indices, objective=value, bound=bound, hidden=hidden,
+            gap=gap_between(value + hidden, bound), status=status, lam=lam,
             target=self.ranges.low, target_high=self.ranges.high, expected_counts=expected,
             informativeness=informativeness, l1=l1, seconds=time.perf_counter() - self.started,
             unreachable=unreachable, method=method,
@@ -62,16 +63,16 @@ class Task:
         pressed = solution.duals >= lam * (1 - 1e-9)  # an unreachable class has its dual at λ
         return self.selection(
             solution.indices, informativeness=-float(costs.at(solution.indices).sum()), lam=lam, method=method,
-            status=solution.status, objective=solution.objective, bound=solution.bound, at_limit=pressed,
+            status=solution.status, objective=solution.objective, bound=solution.bound, hidden=solution.hidden,
+            at_limit=pressed,
         )  # fmt: skip
 
 
 def make_task(
-    proba: Proba, budget: int, *, counts: object = None, target: object = None, score: Score | None = None,
+    rows: Rows, budget: int, *, counts: object = None, target: object = None, score: Score | None = None,
     gap: float = 1e-4, time_limit: float | None = None, seed: int = 0, report: Report | None = None,
 ) -> tuple[Task, Column]:  # fmt: skip
     """Check a request and price its rows (0 − score, or zeros), in one read of the probabilities."""
-    rows = Rows(open_proba(proba))
     size = _whole(budget, "budget")
     if size > rows.size:
         raise PoolExhausted(

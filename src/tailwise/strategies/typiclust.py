@@ -107,16 +107,19 @@ def visiting_order(counts: IntArray, covered: IntArray, budget: int) -> IntArray
     """Which cluster to pick from, (b,): fewest labels first, then the largest, then the first; a pick is a label.
 
     A cluster of fewer than five images waits until the others are used up, and one without images in the pool is left
-    out. `counts` are the images of each cluster in the pool, `covered` those that are labelled.
+    out. `counts` are the images of each cluster in the pool, `covered` those that are labelled. Where clusters have
+    fewer than ten images in the mean, small is what has less than half of the mean: the paper's five would leave
+    nearly all of a small pool to wait, and give all picks to the one cluster that is larger.
 
     >>> visiting_order(np.array([9, 30, 20, 3]), np.array([0, 0, 1, 0]), 4).tolist()
     [1, 0, 1, 2]
     """
     left, sizes = counts.copy(), counts + covered
+    small = min(SMALLEST, sizes[sizes > 0].mean() / 2)
     labels = covered.copy()
     order = np.empty(budget, dtype=np.int64)
     for turn in range(budget):
-        order[turn] = best = np.lexsort((-sizes, labels, sizes < SMALLEST, left == 0))[0]  # the last key counts first
+        order[turn] = best = np.lexsort((-sizes, labels, sizes < small, left == 0))[0]  # the last key counts first
         left[best] -= 1
         labels[best] += 1
     return order

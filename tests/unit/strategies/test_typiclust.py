@@ -92,8 +92,27 @@ def test_a_budget_beyond_the_clusters_goes_round_again() -> None:
 
 
 def test_small_clusters_wait_until_the_others_are_used_up() -> None:
-    assert visiting_order(np.array([4, 6]), np.array([0, 0]), 8).tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
+    assert visiting_order(np.array([4, 16]), np.array([0, 0]), 18).tolist() == [1] * 16 + [0, 0]
     assert visiting_order(np.array([0, 5, 5]), np.array([9, 3, 2]), 3).tolist() == [2, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_in_a_small_pool_one_tight_class_does_not_take_all_picks(seed: int) -> None:
+    """27 images and 9 clusters: only the tight class makes a cluster of five or more."""
+    rng = np.random.default_rng(seed)
+    spread = np.repeat([0.01, 3.0, 3.0], 9)[:, None]
+    places = np.repeat(np.arange(3), 9)
+    batch = make("typiclust").select(cold_start(CENTRES[places] + spread * rng.normal(size=(27, 2)), classes=3), 9)
+    taken = np.bincount(places[batch.indices], minlength=3)
+    assert taken.min() >= 2
+    assert taken[0] <= 3
+
+
+def test_small_is_half_of_the_mean_where_the_paper_would_call_nearly_all_clusters_small() -> None:
+    sizes = np.array([9, 4, 4, 4, 1])  # 4.4 in the mean: of these only the last is small
+    assert visiting_order(sizes, np.zeros(5, np.int64), 6).tolist() == [0, 1, 2, 3, 0, 1]
+    sizes = np.array([40, 30, 4, 20])  # 23 in the mean: five, as in the paper
+    assert visiting_order(sizes, np.zeros(4, np.int64), 5).tolist() == [0, 1, 3, 0, 1]
 
 
 def test_fewer_distinct_points_than_clusters_do_no_harm() -> None:

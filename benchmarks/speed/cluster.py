@@ -1,0 +1,137 @@
+"""Ray on this machine: what a question to the shards costs, and what a second process brings; 64 shards' traffic."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from .apart import Answer, call_apart
+from .instances import Instance, write
+from .measured import Measured, Row, Run, Sheet
+from .timing import timed
+
+NAME = "ray"
+TURNS = 30
+SIMULATED = 64  # shards
+BUDGET_SHARE = 100
+
+
+def measure(run: Run) -> Iterator[Measured]:
+    """One pool, solved here, by one actor with one thread, and by two."""
+    instance = Instance(200_000 if run.quick else 2_000_000, 100, run.seeds(1)[0])
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "proba.npy")
+        write(instance, Path(path), "float16")
+        found = {name: call_apart(f"cluster:{name}", 1_800, path=path) for name in ("scaling", "traffic")}
+    sheet = Sheet(NAME, instance.name + ", float16", instance.seed)
+    for name, judge in (("scaling", _judge_scaling), ("traffic", _judge_traffic)):
+        answer = found[name]
+        yield from judge(sheet, answer) if "error" not in answer else [sheet.failed(name, "", answer["error"])]
+
+
+def scaling(path: str) -> Answer:
+    """Questions and passes on one and two actors, and whole solves, beside the local engine on one thread."""
+    import tailwise
+    from tailwise.scale.cluster import connect
+    from tailwise.scale.pool import RayHands
+    from tailwise.solve.shards import Rows
+    from tailwise.solve.source import open_proba
+
+    answer: Answer = {}
+    matrix = open_proba(path)
+    budget = matrix.shape[0] // BUDGET_SHARE
+    here = tailwise.select(path, budget, balance=1.0)
+    with connect("ray", cpus=2) as cluster:
+        for shards in (1, 2):
+            hands = RayHands(matrix, cluster, shards, threads=1)
+            rows = Rows(hands=hands)
+            cost, y = rows.hold(np.zeros(rows.size)), np.linspace(-1.0, 1.0, rows.classes)
+            rows.priced(cost, y)
+            answer[f"question {shards}"] = median(timed(lambda: rows.ask_all("drop", [])).seconds for _ in range(TURNS))  # noqa: B023 - called at once
+            answer[f"pass {shards}"] = median(timed(lambda: rows.priced(cost, y)).seconds for _ in range(5))  # noqa: B023 - called at once
+            hands.close()
+        there = tailwise.select(path, budget, balance=1.0, engine="ray", shards=2)
+    answer["same"] = bool(np.array_equal(here.indices, there.indices))
+    answer |= {"local seconds": here.seconds, "ray seconds": there.seconds}
+    return answer
+
+
+def _judge_scaling(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
+    yield sheet.at_least("picks are those of the local engine (1 = yes)", float(answer["same"]), 1.0)
+    for shards in (1, 2):
+        yield sheet.tell(f"milliseconds of one question to {shards} shard(s)", 1e3 * answer[f"question {shards}"])
+    yield sheet.tell("speed of a pass, two processes against one", answer["pass 1"] / answer["pass 2"])
+    yield sheet.tell("seconds of select, local, both cores", answer["local seconds"])
+    yield sheet.tell("seconds of select, two actors", answer["ray seconds"])
+
+
+class Counting:
+    """Local shards that count the questions, and the bytes that would travel."""
+
+    def __init__(self, hands: Any) -> None:  # noqa: ANN401 - of the library under test
+        self.hands = hands
+        self.bounds, self.classes, self.dtype, self.sparse = hands.bounds, hands.classes, hands.dtype, hands.sparse
+        self.asked: Counter[str] = Counter()
+        self.out: Counter[str] = Counter()
+        self.back: Counter[str] = Counter()
+
+    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Count, and pass the question on."""
+        answers: list[Any] = self.hands.ask(method, arguments)
+        self.asked[method] += 1
+        self.out[method] += sum(len(pickle.dumps(given, protocol=5)) for given in arguments)
+        self.back[method] += sum(len(pickle.dumps(answer, protocol=5)) for answer in answers)
+        return answers
+
+
+def traffic(path: str) -> Answer:
+    """Solve with 64 shards in one process; what travelled, beside what the model of docs/scale.md says."""
+    from tailwise.balance.target import Target
+    from tailwise.score.softmax import entropy
+    from tailwise.solve.program import Effort, Program
+    from tailwise.solve.shards import LocalHands, Rows, shard_bounds
+    from tailwise.solve.solver import solve
+    from tailwise.solve.source import open_proba
+
+    matrix = open_proba(path)
+    counting = Counting(LocalHands(matrix, shard_bounds(*matrix.shape, SIMULATED)))
+    rows = Rows(hands=counting)
+    budget = matrix.shape[0] // BUDGET_SHARE
+    costs, _ = rows.scan(entropy, 5e-3)
+    ranges = Target.uniform().resolve(np.zeros(rows.classes), budget)
+    rounds: list[str] = []
+    solve(Program(rows, costs, budget, 1.0, ranges), Effort(), report=rounds.append)
+    duals = sum(line.startswith("dual round") for line in rounds)
+    return {
+        "rounds": duals, "passes": counting.asked["price"], "questions": sum(counting.asked.values()),
+        "out": sum(counting.out.values()), "back": sum(counting.back.values()),
+        "rows": counting.back["take"], "predicted": predicted_bytes(matrix.shape, budget, SIMULATED, duals),
+    }  # fmt: skip
+
+
+def predicted_bytes(shape: tuple[int, int], budget: int, shards: int, rounds: int) -> float:
+    """The model of docs/scale.md: the sample, the open rows of every round, C sums per shard, the picks."""
+    size, classes = shape
+    open_rows = min(size, max(min(max(1_000_000, size * classes // 25), 40_000_000) // classes, 10 * classes, 1_000))
+    later = min(open_rows, max(4_000, 100 * classes))
+    row = 2 * classes + 5 * 8  # half precision, its number there and back, cost, distance, place among those left out
+    per_round = shards * (8 * classes + 16 * classes) + 8 * 2 * (1 << 16)
+    return (2 * open_rows + max(0, rounds - 1) * later) * row + rounds * per_round + 6 * 8 * budget
+
+
+def _judge_traffic(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
+    total = answer["out"] + answer["back"]
+    yield sheet.tell("dual rounds with 64 shards", answer["rounds"], f"{answer['questions']} questions")
+    yield sheet.tell("passes over the rows with 64 shards", answer["passes"])
+    yield sheet.tell("megabytes that would travel", total / 1e6, f"of which rows {answer['rows'] / 1e6:.0f}")
+    yield sheet.tell("measured against the model's traffic", total / answer["predicted"])
+
+
+ROW = Row(NAME, "the picks of the local engine; overhead per question, scaling and traffic are told", measure)

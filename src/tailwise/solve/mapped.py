@@ -1,0 +1,87 @@
+"""Files mapped into memory, read-only: rows come as views without a copy, and few pages stay with the process.
+
+The kernel counts every mapped page that was read as this process's memory. They are given back now and then; what is in
+the page cache stays there, so reading them again costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from ..types import FloatArray, IntArray
+
+MOST_OPEN = 64  # files mapped at a time: a folder may hold thousands
+MOST_RESIDENT = 128 << 20  # bytes that reads may leave mapped
+FAULT_BYTES = 2 << 20  # what the kernel may map around one row: as much as a huge page
+PICKED_PAGES = 16  # of such a size, between two looks at how much is mapped
+
+
+class MappedFile:
+    """The rows of one file."""
+
+    def __init__(
+        self, descriptor: int, offset: int, shape: tuple[int, int], dtype: np.dtype[Any], order: Literal["C", "F"] = "C"
+    ) -> None:
+        length = offset + shape[0] * shape[1] * dtype.itemsize
+        self._map = mmap.mmap(descriptor, length, access=mmap.ACCESS_READ)
+        self.array: FloatArray = np.ndarray(shape, dtype, buffer=self._map, offset=offset, order=order)
+
+    def let_go(self) -> None:
+        """Give the pages back; views stay valid, and the kernel brings pages again when they are read."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+class Mapped:
+    """The files that were read last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: OrderedDict[int, MappedFile] = OrderedDict()
+        self._touched = 0
+
+    def run(self, key: int, make: Callable[[], MappedFile], start: int, stop: int) -> FloatArray:
+        """Contiguous rows of a file, as a view."""
+        rows: FloatArray = self._file(key, make).array[start:stop]
+        self._touch(rows.nbytes)
+        return rows
+
+    def pick(self, key: int, make: Callable[[], MappedFile], rows: IntArray) -> FloatArray:
+        """Rows of a file by ascending number, copied."""
+        array = self._file(key, make).array
+        picked: FloatArray = np.empty((len(rows), array.shape[1]), array.dtype)
+        pages = rows * (array.shape[1] * array.itemsize) // FAULT_BYTES
+        places = np.cumsum(np.diff(pages, prepend=-1) > 0)  # 1 for the rows in the first page that is met, then 2, …
+        cuts = np.searchsorted(places, np.arange(1, places[-1] + 1, PICKED_PAGES)).tolist()
+        for start, stop in pairwise([*cuts, len(rows)]):
+            picked[start:stop] = array[rows[start:stop]]
+            self._touch(int(places[stop - 1] - places[start] + 1) * FAULT_BYTES)
+        return picked
+
+    def _file(self, key: int, make: Callable[[], MappedFile]) -> MappedFile:
+        with self._lock:
+            file = self._files.get(key)
+            if file is None:
+                file = self._files[key] = make()
+                if len(self._files) > MOST_OPEN:
+                    self._files.popitem(last=False)  # it is unmapped when the last view of it is gone
+            else:
+                self._files.move_to_end(key)
+            return file
+
+    def _touch(self, size: int) -> None:
+        with self._lock:
+            self._touched += size
+            if self._touched < MOST_RESIDENT:
+                return
+            self._touched = 0
+            files = list(self._files.values())
+        for file in files:
+            file.let_go()

@@ -1,0 +1,87 @@
+"""Matrices wherever they are: a path or URL in, rows to be read in blocks out.
+
+.npy, a folder of .npy shards, .parquet or a folder of such, on this machine or in a store that pyarrow can reach.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from ..errors import BadFile
+from ..types import Matrix as Matrix
+from .file_matrix import FileMatrix
+from .npy_files import NpyMatrix, open_npy
+from .parquet import open_parquet
+from .spool import SpooledMatrix
+from .stores import Found, Store, shown_place, store_at
+
+
+def open_matrix(where: str | Path) -> FileMatrix:
+    """Open a matrix; only headers and footers are read now.
+
+    Shards follow each other by name, numbers in names counting as numbers; files of a Parquet dataset by their path,
+    as pyarrow and pandas have them.
+    """
+    store = store_at(where)
+    found = store.find()
+    if isinstance(found, Found):
+        files, suffix = [found], PurePosixPath(found.name).suffix.lower()
+    else:
+        files, suffix = _shards(store, found)
+    if suffix == ".npy":
+        opened = open_npy(store, files)
+        return opened if isinstance(opened, NpyMatrix) else SpooledMatrix(opened)
+    if suffix == ".parquet":
+        return SpooledMatrix(open_parquet(store, files))
+    raise BadFile(f"{store.shown(files[0].path)} is neither .npy nor .parquet; save the matrix with numpy.save")
+
+
+def as_matrix(values: object) -> Matrix:
+    """A path or URL opened; an array, or a matrix that is open already, as it is."""
+    if isinstance(values, str | Path):
+        return open_matrix(values)
+    return values if isinstance(values, FileMatrix) else np.asanyarray(values)
+
+
+def location_of(matrix: object) -> str | None:
+    """The path or URL that a matrix can be opened from again, elsewhere too; None of one in memory."""
+    return matrix.location if isinstance(matrix, FileMatrix) else None
+
+
+def natural(name: str) -> tuple[list[str | int], str]:
+    """A key that sorts numbers in names by their size.
+
+    >>> sorted(["shard-10", "shard-2", "shard-02"], key=natural)
+    ['shard-02', 'shard-2', 'shard-10']
+    """
+    pieces = re.split(r"(\d+)", name)
+    return [int(piece) if at % 2 else piece for at, piece in enumerate(pieces)], name
+
+
+def _shards(store: Store, found: Sequence[Found]) -> tuple[list[Found], str]:
+    """The files of a folder that make up its matrix, in order, and their kind."""
+    shown = shown_place(store.location)
+    tables = sorted((file for file in found if _suffix(file) == ".parquet"), key=lambda file: file.path)
+    arrays = sorted((file for file in found if _suffix(file) == ".npy" and "/" not in file.name), key=_natural)
+    if tables and arrays:
+        raise BadFile(
+            f"{shown} holds both .npy ({arrays[0].name}) and .parquet ({tables[0].name}); "
+            "move one kind into a folder of its own and name that"
+        )
+    if not tables and not arrays:
+        below = sorted({file.name.rpartition("/")[0] for file in found})
+        hint = f"; there are some in {below[0]}: name that folder" if below else ""
+        raise BadFile(f"{shown} is a folder without .npy or .parquet files{hint}")
+    return (arrays, ".npy") if arrays else (tables, ".parquet")
+
+
+def _suffix(file: Found) -> str:
+    return PurePosixPath(file.name).suffix.lower()
+
+
+def _natural(file: Found) -> tuple[list[str | int], str]:
+    return natural(file.name)

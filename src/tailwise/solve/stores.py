@@ -1,0 +1,231 @@
+"""Where files may be: this machine's disks, or a store that pyarrow can reach (s3://, gs://, …).
+
+A place in, the files found there out; a store is pickled as its address and connects again where it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+from ..errors import BadFile, MissingExtra
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+HALF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")  # what pathlib makes of a URL
+SUFFIXES = (".npy", ".parquet")
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # the first that is set holds
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of a store."""
+
+    path: str  # by which the store opens it
+    name: str  # below the folder that was asked for
+    size: int  # bytes
+
+
+class Store(Protocol):
+    """A place that was asked for, and the files in it."""
+
+    location: str
+
+    def find(self) -> Found | list[Found]:
+        """The file at the place; or the .npy and .parquet files below it, unsorted, hidden ones left out."""
+        ...
+
+    def open(self, path: str) -> Any:  # noqa: ANN401 - a pyarrow.NativeFile, which has no types
+        """A file for reading at random."""
+        ...
+
+    def shown(self, path: str) -> str:
+        """A file's address, fit to be shown."""
+        ...
+
+
+def store_at(where: str | Path) -> Store:
+    """The store of a path or URL; nothing is read yet."""
+    text = str(where)
+    if not URL.match(text):
+        return Disk(text)
+    if not text.lower().startswith("file://"):
+        return Remote(text)
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost"):
+        raise BadFile(
+            f"{text} names the machine {parts.netloc!r}; a file URL has three slashes, as in file:///data/p.npy"
+        )
+    return Disk(unquote(parts.path))
+
+
+class Disk:
+    """Files of this machine."""
+
+    def __init__(self, given: str) -> None:
+        self.given = given
+        self.location = str(Path(given).absolute())
+
+    def find(self) -> Found | list[Found]:
+        """Look at the path; a folder is walked."""
+        path = Path(self.location)
+        try:
+            if path.is_dir():
+                return [Found(str(one), one.relative_to(path).as_posix(), one.stat().st_size) for one in _walk(path)]
+            return Found(self.location, path.name, path.stat().st_size)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise BadFile(f"no file at {self.given}{_url_hint(self.given)}") from error
+        except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+            raise BadFile(f"{self.given} cannot be read: {error}") from error
+
+    def open(self, path: str) -> Any:  # noqa: ANN401 - see Store
+        """A file for reading at random."""
+        return need_pyarrow("reading .parquet").OSFile(path)
+
+    def shown(self, path: str) -> str:
+        """The path itself."""
+        return path
+
+
+class Remote:
+    """Files of an object store."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+
+    def __reduce__(self) -> tuple[type[Remote], tuple[str]]:
+        return Remote, (self.location,)
+
+    @cached_property
+    def _connected(self) -> tuple[Any, str]:
+        """The filesystem, and the path within it."""
+        arrow = need_pyarrow(f"reading {urlsplit(self.location).scheme}://")
+        from pyarrow.fs import FileSystem
+
+        shown = shown_place(self.location)
+        with reaching(self):
+            try:
+                connected: tuple[Any, str] = FileSystem.from_uri(with_endpoint(_quoted(self.location), os.environ))
+            except arrow.ArrowInvalid as error:
+                raise BadFile(f"{shown} is no address that can be read, such as s3://bucket/folder: {error}") from error
+        if not connected[1].strip("/"):
+            raise BadFile(f"{shown} names no bucket; an address looks like s3://bucket/folder")
+        return connected
+
+    def find(self) -> Found | list[Found]:
+        """Ask the store; what lies below a key is a folder."""
+        need_pyarrow("reading from an object store")
+        from pyarrow.fs import FileSelector, FileType
+
+        filesystem, root = self._connected
+        with reaching(self):
+            info = filesystem.get_file_info(root)
+            if info.type == FileType.NotFound:
+                raise BadFile(f"nothing at {shown_place(self.location)}; check the address")
+            if info.type == FileType.File:
+                return Found(root, info.base_name, info.size)
+            below = filesystem.get_file_info(FileSelector(root, recursive=True))
+        start = len(root.rstrip("/")) + 1
+        files = [Found(one.path, one.path[start:], one.size) for one in below if one.type == FileType.File]
+        return [one for one in files if holds_numbers(one.name)]
+
+    def open(self, path: str) -> Any:  # noqa: ANN401 - see Store
+        """A file for reading at random."""
+        return self._connected[0].open_input_file(path)
+
+    def shown(self, path: str) -> str:
+        """The address without credentials."""
+        return f"{urlsplit(self.location).scheme}://{path}"
+
+
+def need_pyarrow(purpose: str) -> Any:  # noqa: ANN401 - the module, which has no types
+    """The pyarrow module, or an error that names the extra."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingExtra.named(purpose, "pyarrow", "tables") from error
+    return pyarrow
+
+
+@contextmanager
+def reaching(store: Remote) -> Iterator[None]:
+    """Say in our words that a store could not be reached."""
+    try:
+        yield
+    except OSError as error:
+        told = _without_credentials(str(error), store.location)
+        hint = ""
+        if store.location.lower().startswith("s3:"):
+            hint = "; check the address, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL"
+        raise BadFile(f"{shown_place(store.location)} cannot be reached: {told}{hint}") from error
+
+
+def with_endpoint(url: str, environment: Mapping[str, str]) -> str:
+    """An s3:// URL that names the server of AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, unless it names one itself.
+
+    >>> with_endpoint("s3://bucket/key", {"AWS_ENDPOINT_URL": "http://localhost:9000"})
+    's3://bucket/key?endpoint_override=localhost%3A9000&scheme=http'
+    """
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    endpoint = next((environment[name] for name in ENDPOINTS if environment.get(name)), None)
+    if parts.scheme.lower() != "s3" or endpoint is None or "endpoint_override" in query:
+        return url
+    server = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+    query |= {"endpoint_override": f"{server.netloc}{server.path.rstrip('/')}", "scheme": server.scheme}
+    return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+def shown_place(location: str) -> str:
+    """A path, or a URL without credentials and settings.
+
+    >>> shown_place("s3://me:secret@bucket/key?region=eu-west-1"), shown_place("/data/what?.npy")
+    ('s3://bucket/key', '/data/what?.npy')
+    """
+    if not URL.match(location):
+        return location
+    parts = urlsplit(location)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _quoted(url: str) -> str:
+    """A URL whose path may have been typed with blanks and letters of any language."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=quote(parts.path, safe="/%:@!$&'()*+,;=~")))
+
+
+def _without_credentials(text: str, url: str) -> str:
+    secret = urlsplit(url).netloc.rpartition("@")[0]
+    for part in (url, secret, *secret.split(":")):
+        text = text.replace(part, "…") if part else text
+    return text
+
+
+def holds_numbers(name: str) -> bool:
+    """True of .npy and .parquet files below a folder, but for hidden ones and marks such as _SUCCESS.
+
+    >>> [holds_numbers(name) for name in ("part-0.npy", "a/b.parquet", ".part-1.npy", "_tmp/b.parquet", "notes.txt")]
+    [True, True, False, False, False]
+    """
+    path = PurePosixPath(name)
+    return path.suffix.lower() in SUFFIXES and not any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for root, folders, names in os.walk(folder, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        yield from (Path(root, name) for name in names if holds_numbers(name))
+
+
+def _refuse(error: OSError) -> None:
+    raise error
+
+
+def _url_hint(given: str) -> str:
+    return "; give a URL as a string, not as a Path" if HALF_URL.match(given) else ""
