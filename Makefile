@@ -64,7 +64,7 @@ clean: ## Remove caches and results; the virtual environments stay
 
 .venv/dev.stamp: .venv/base.stamp
 	@echo "Adding the development tools to .venv (needed once) …"
-	@$(BIN)/python $(INSTALL) -c constraints.txt -e '.[dev,torch,tracking]'
+	@$(BIN)/python $(INSTALL) -c constraints.txt -e '.[dev,ray,torch,tracking]'
 	@touch $@
 
 .venv-bench/bench.stamp: pyproject.toml constraints.txt benchmarks/requirements.txt

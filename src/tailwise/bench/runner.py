@@ -1,4 +1,4 @@
-"""Runs the trials of an experiment on several processes with one thread each, and goes on after any crash.
+"""Runs the trials of an experiment, by default on several processes, and goes on after any crash.
 
 All state is in the folder: what is there is not done again, what a killed run left half done is. One run at a time
 holds the folder; the system lets go of it when a run dies.
@@ -6,22 +6,22 @@ holds the folder; the system lets go of it when a run dies.
 
 from __future__ import annotations
 
-import fcntl
 import multiprocessing
 import os
 import queue
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from ..errors import BadFile, TailwiseError
 from ..files import write_whole
+from ..processes import ONE_THREAD, alone, environment
+from ..types import Progress
 from .config import Experiment
 from .results import Row
 from .store import Store, is_whole, write_rows
@@ -29,9 +29,6 @@ from .sweep import sweep_lam
 from .trial_run import first_model, read_pool, run_trial
 from .trials import Trial, trials_of
 
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)  # fmt: skip
 GLANCE = 0.2  # seconds between looks at the messages of the workers
 
 
@@ -70,6 +67,10 @@ class Task:
     then: tuple[Task, ...] = ()  # what can begin once it is done
 
 
+RunTasks: TypeAlias = Callable[[list[Task], Store, tuple[Watcher, ...]], dict[str, str]]
+"""Does the tasks of a plan, each followed by its `then`, tells the watchers, gives the reasons of those that failed."""
+
+
 def status_of(experiment: Experiment, store: Store) -> Status:
     """Count what is there."""
     return count_done(list(trials_of(experiment)), store)
@@ -92,22 +93,24 @@ def collect(experiment: Experiment, store: Store) -> list[Row]:
 
 
 def run_experiment(
-    experiment: Experiment, store: Store, *, processes: int | None = None, watchers: tuple[Watcher, ...] = ()
-) -> dict[str, str]:
-    """Do all that is not done yet; gives the reasons of the trials that failed, by title."""
+    experiment: Experiment, store: Store, *, processes: int | None = None, watchers: tuple[Watcher, ...] = (),
+    run_tasks: RunTasks | None = None,
+) -> dict[str, str]:  # fmt: skip
+    """Do all that is not done yet; gives the reasons of the trials that failed, by title.
+
+    The work is done by `run_tasks`, such as that of a cluster; without it by `processes`, one per core.
+    """
     try:
         store.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadFile(f"cannot make the folder {store.folder}: {error.strerror or error}") from error
-    with _alone(store.folder):
+    with alone(store.folder):
         write_whole(store.folder / "experiment.toml", experiment.to_toml().encode())
         plan = _plan(experiment, store)
         if plan:
             pool = read_pool(experiment.pool.model_dump_json())  # a fault of it is told once, before anything runs
             store.keep_class_names(pool.name, pool.train.class_names)
-        tasks = sum(len(first.then) for first in plan)
-        workers = max(1, min(processes or os.cpu_count() or 1, tasks))
-        failed = (_run_here if workers == 1 else _run_apart)(plan, store, workers, watchers)
+        failed = (run_tasks or on_processes(processes))(plan, store, watchers)
         keep_results(experiment, store)
     return failed
 
@@ -136,14 +139,26 @@ def _plan(experiment: Experiment, store: Store) -> list[Task]:
     return plan
 
 
-def _work(task: Task, store: Store, report: Any) -> list[Row]:  # noqa: ANN401 - a Progress
+def on_processes(processes: int | None = None) -> RunTasks:
+    """Run tasks on so many processes, by default one per core, one thread each; in this one where one is enough."""
+
+    def run_tasks(plan: list[Task], store: Store, watchers: tuple[Watcher, ...]) -> dict[str, str]:
+        tasks = sum(len(first.then) for first in plan)
+        workers = max(1, min(processes or os.cpu_count() or 1, tasks))
+        return _run_here(plan, store, watchers) if workers == 1 else _run_apart(plan, store, workers, watchers)
+
+    return run_tasks
+
+
+def work(task: Task, store: Store, report: Progress) -> list[Row]:
+    """Do a task, wherever this is; gives the rows of a trial."""
     if task.kind == "trial":
         return run_trial(task.trial, store, report)
     (first_model if task.kind == "model" else sweep_lam)(task.trial, store, report)
     return []
 
 
-def _run_here(plan: list[Task], store: Store, _workers: int, watchers: tuple[Watcher, ...]) -> dict[str, str]:
+def _run_here(plan: list[Task], store: Store, watchers: tuple[Watcher, ...]) -> dict[str, str]:
     """In this process, one after the other."""
     failed: dict[str, str] = {}
     for first in plan:
@@ -154,11 +169,11 @@ def _run_here(plan: list[Task], store: Store, _workers: int, watchers: tuple[Wat
                     watcher.line(trial, done, what)
 
             try:
-                rows = _work(task, store, report)
+                rows = work(task, store, report)
             except Exception as error:  # whatever it is, the other trials go on
-                _tell_failure(task, error, watchers, failed)
+                tell_failure(task, error, watchers, failed)
             else:
-                _tell_end(task, rows, watchers)
+                tell_end(task, rows, watchers)
     return failed
 
 
@@ -167,7 +182,7 @@ def _run_apart(plan: list[Task], store: Store, workers: int, watchers: tuple[Wat
     context = multiprocessing.get_context("spawn")
     messages = context.Queue()
     failed: dict[str, str] = {}
-    with _environment(ONE_THREAD), ProcessPoolExecutor(
+    with environment(ONE_THREAD), ProcessPoolExecutor(
         workers, mp_context=context, initializer=_begin, initargs=(messages, os.getpid())
     ) as pool:  # fmt: skip
         running: dict[Future[list[Row]], Task] = {pool.submit(_work_apart, first, store): first for first in plan}
@@ -180,9 +195,9 @@ def _run_apart(plan: list[Task], store: Store, workers: int, watchers: tuple[Wat
                     task = running.pop(future)
                     error = future.exception()
                     if error is None:
-                        _tell_end(task, future.result(), watchers)
+                        tell_end(task, future.result(), watchers)
                     else:
-                        _tell_failure(task, error, watchers, failed)
+                        tell_failure(task, error, watchers, failed)
                     # where a model failed, its trials fail with the same words
                     running |= {pool.submit(_work_apart, other, store): other for other in task.then}
         except BaseException:
@@ -193,13 +208,15 @@ def _run_apart(plan: list[Task], store: Store, workers: int, watchers: tuple[Wat
     return failed
 
 
-def _tell_end(task: Task, rows: list[Row], watchers: tuple[Watcher, ...]) -> None:
+def tell_end(task: Task, rows: list[Row], watchers: tuple[Watcher, ...]) -> None:
+    """Say that a task is done."""
     if task.kind == "trial":
         for watcher in watchers:
             watcher.finished(task.trial, rows)
 
 
-def _tell_failure(task: Task, error: BaseException, watchers: tuple[Watcher, ...], failed: dict[str, str]) -> None:
+def tell_failure(task: Task, error: BaseException, watchers: tuple[Watcher, ...], failed: dict[str, str]) -> None:
+    """Say and note why a task failed; a model's trials fail after it, and say it."""
     if task.kind == "model":
         return
     why = str(error) if isinstance(error, TailwiseError) else "".join(traceback.format_exception_only(error)).strip()
@@ -227,7 +244,7 @@ def _end_with(parent: int) -> None:
 
 def _work_apart(task: Task, store: Store) -> list[Row]:
     fingerprint = task.trial.fingerprint
-    return _work(task, store, lambda done, what: _messages.put((fingerprint, done, what)))
+    return work(task, store, lambda done, what: _messages.put((fingerprint, done, what)))
 
 
 def _pass_on(messages: Any, trials: dict[str, Trial], watchers: tuple[Watcher, ...]) -> None:  # noqa: ANN401 - a queue
@@ -238,29 +255,3 @@ def _pass_on(messages: Any, trials: dict[str, Trial], watchers: tuple[Watcher, .
             return
         for watcher in watchers:
             watcher.line(trials[fingerprint], done, what)
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Variables for the processes that are started meanwhile."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder; refuse where another run holds it."""
-    with (folder / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadFile(f"another run is at work in {folder}; wait for it, or give another --out") from error
-        yield

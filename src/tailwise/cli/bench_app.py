@@ -26,6 +26,9 @@ def run(
     data: Data = None,
     seeds: Seeds = None,
     processes: Annotated[int | None, typer.Option(min=1, help="Default: one per core, one thread each.")] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="local|ray|ray=ADDRESS", help="Processes of this machine, or tasks on Ray.")
+    ] = "local",
     tensorboard: Annotated[Path | None, typer.Option(help="Also log to this folder for TensorBoard.")] = None,
     mlflow: Annotated[str | None, typer.Option(help="Also log to this MLflow tracking URI.")] = None,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
@@ -38,11 +41,12 @@ def run(
 
       tailwise bench run demo-digits
       tailwise bench run cifar10-features --data cifar10_features.npz --seeds 0,1
+      tailwise bench run cifar10-features --engine ray=10.0.0.5:6379 --out /shared/cifar10
     """
-    from .bench_commands import Tracking, run_bench
+    from .bench_commands import Tracking, run_bench, tasks_of
 
     run_bench(
-        _asked(source, out, data, seeds), processes, Tracking(tensorboard, mlflow),
+        _asked(source, out, data, seeds), tasks_of(engine, processes), Tracking(tensorboard, mlflow),
         report=report, as_json=as_json, quiet=quiet,
     )  # fmt: skip
 

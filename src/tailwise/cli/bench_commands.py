@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ..bench.config import Experiment, presets, read_experiment
 from ..bench.results import Row
-from ..bench.runner import Watcher, collect, keep_results, run_experiment, status_of
+from ..bench.runner import RunTasks, Watcher, collect, keep_results, on_processes, run_experiment, status_of
 from ..bench.store import Store
 from ..bench.sweep import kept_sweeps
 from ..errors import BadInput
@@ -55,14 +55,31 @@ def asked(source: str, out: Path | None, data: Path | None, seeds: str | None) -
     return Asked(experiment, Store(out or RUNS / experiment.name))
 
 
+def tasks_of(engine: str, processes: int | None) -> RunTasks:
+    """What runs the trials: processes of this machine, or a Ray cluster that is started with as many, or joined."""
+    if engine == "local":
+        return on_processes(processes)
+    from ..scale.cluster import address_of, ray_module
+    from ..scale.ray_trials import on_ray
+
+    try:
+        address = address_of(engine)
+    except BadInput as error:
+        raise WrongUsage(f"--engine: {error}, or 'local'") from error
+    if address is not None and processes is not None:
+        raise WrongUsage("--processes is for this machine; a cluster that is joined runs one trial per core of it")
+    ray_module()  # a missing extra is told before anything is trained
+    return on_ray(engine, cpus=processes)
+
+
 def run_bench(
-    wanted: Asked, processes: int | None, tracking: Tracking, *, report: bool, as_json: bool, quiet: bool
+    wanted: Asked, run_tasks: RunTasks | None, tracking: Tracking, *, report: bool, as_json: bool, quiet: bool
 ) -> None:
     """`tailwise bench run`."""
     console = Console(stderr=True, highlight=False)
     with progress_shown(wanted.experiment, wanted.store, quiet=quiet or as_json) as watcher:
         failed = run_experiment(
-            wanted.experiment, wanted.store, processes=processes, watchers=(watcher, *tracking.watchers())
+            wanted.experiment, wanted.store, watchers=(watcher, *tracking.watchers()), run_tasks=run_tasks
         )
     failures_shown(failed, console)
     rows = collect(wanted.experiment, wanted.store)

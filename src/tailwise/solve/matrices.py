@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -17,7 +18,9 @@ from .file_matrix import FileMatrix
 from .npy_files import NpyMatrix, open_npy
 from .parquet import open_parquet
 from .spool import SpooledMatrix
-from .stores import Found, Store, shown_place, store_at
+from .stores import Disk, Found, Store, shown_place, store_at
+
+MANIFEST = "manifest.json"
 
 
 def open_matrix(where: str | Path) -> FileMatrix:
@@ -31,6 +34,7 @@ def open_matrix(where: str | Path) -> FileMatrix:
     if isinstance(found, Found):
         files, suffix = [found], PurePosixPath(found.name).suffix.lower()
     else:
+        _refuse_unfinished(store)
         files, suffix = _shards(store, found)
     if suffix == ".npy":
         opened = open_npy(store, files)
@@ -60,6 +64,19 @@ def natural(name: str) -> tuple[list[str | int], str]:
     """
     pieces = re.split(r"(\d+)", name)
     return [int(piece) if at % 2 else piece for at, piece in enumerate(pieces)], name
+
+
+def _refuse_unfinished(store: Store) -> None:
+    """A folder of this machine that `tailwise predict` has not finished holds whole shards, but not all of them."""
+    manifest = Path(store.location) / MANIFEST
+    if not isinstance(store, Disk) or not manifest.is_file():
+        return
+    try:
+        complete = json.loads(manifest.read_bytes()).get("complete", True)
+    except (ValueError, AttributeError):
+        return  # somebody else's
+    if complete is False:
+        raise BadFile(f"{store.location} is not finished, as its {MANIFEST} says; run the same tailwise predict again")
 
 
 def _shards(store: Store, found: Sequence[Found]) -> tuple[list[Found], str]:

@@ -178,3 +178,13 @@ def test_a_disk_without_room_is_told_before_it_is_full(tmp_path: Path, monkeypat
     monkeypatch.setattr(spool, "RESERVE", 1 << 60)
     with pytest.raises(BadFile, match=r"a\.parquet is kept in a temporary file .* are free; set TMPDIR"):
         matrix[:]
+
+
+def test_a_folder_that_predict_has_not_finished_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "part-00000.npy", np.full((3, 2), 0.5, dtype=np.float16))
+    (tmp_path / "manifest.json").write_text('{"complete": false}')
+    with pytest.raises(BadFile, match=r"is not finished.*tailwise predict"):
+        open_matrix(tmp_path)
+    for other in ('{"complete": true}', '{"name": "mine"}', "[1]", "no JSON"):
+        (tmp_path / "manifest.json").write_text(other)
+        assert open_matrix(tmp_path).shape == (3, 2)

@@ -1,0 +1,131 @@
+"""A pool in Parquet: a column of encoded images, as Hugging Face lays them out or plain, or of paths to them.
+
+Each file is one shard. Files are opened when their turn comes, one row group at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..campaign.formats.parquet import need_arrow
+from ..campaign.scanning import real_path
+from ..errors import BadFile, BadInput
+from .sources import BLOCK, Block, InputShard, Picture, Piece, digest, in_blocks, tables_of
+
+PATH_NAMES = ("path", "image", "file", "file_name", "filename", "image_path", "file_path")
+NO_IMAGE = "the row has no image"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    """Parquet files below a folder, or one file."""
+
+    path: Path
+    root: Path  # that paths in the column start from
+    column: str
+
+    @classmethod
+    def open(cls, path: Path, column: str | None = None, root: Path | None = None) -> ParquetSource:
+        """Look at the first file for the column of images."""
+        first = next(tables_of(path))
+        with _opened(first) as file:
+            found = _column(file.schema_arrow, column, first)
+        return cls(path, root or (path.parent if path.is_file() else path), found)
+
+    @property
+    def description(self) -> dict[str, str]:
+        """The files and the column."""
+        return {"kind": "parquet", "path": str(self.path), "column": self.column, "root": str(self.root)}
+
+    def shards(self) -> list[InputShard]:
+        """Look at every file; one that cannot be opened is told now, before hours of work."""
+        return [self._shard(number, path) for number, path in enumerate(tables_of(self.path))]
+
+    def _shard(self, number: int, path: Path) -> InputShard:
+        name = path.relative_to(self.path).as_posix() if self.path.is_dir() else path.name
+        with _opened(path) as file:
+            _column(file.schema_arrow, self.column, path)
+            sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        starts = [sum(sizes[:group]) for group in range(len(sizes))]
+        pieces = tuple(
+            Piece(number, start, rows, table=name, group=group)
+            for group, (start, rows) in enumerate(zip(starts, sizes, strict=True))
+        )
+        stamp = path.stat()
+        facts = [name, stamp.st_size, stamp.st_mtime_ns, self.column, str(self.root)]
+        return InputShard(number, name, sum(sizes), digest(facts), pieces)
+
+    def blocks(self, piece: Piece) -> Iterator[Block]:
+        """Read a row group, some rows at a time."""
+        yield from in_blocks(piece, self._pictures(piece))
+
+    def _pictures(self, piece: Piece) -> Iterator[Picture]:
+        path = self.path / piece.table if self.path.is_dir() else self.path
+        with _opened(path) as file:
+            row = piece.start
+            for batch in file.iter_batches(BLOCK, row_groups=[piece.group], columns=[self.column]):
+                for cell in batch.column(0).to_pylist():
+                    yield self._picture(f"{piece.table}#{row}", cell)
+                    row += 1
+
+    def _picture(self, name: str, cell: Any) -> Picture:  # noqa: ANN401 - whatever the column holds
+        if isinstance(cell, bytes):
+            return Picture(name, cell)
+        content, path = (cell.get("bytes"), cell.get("path") or "") if isinstance(cell, dict) else (None, cell or "")
+        if content is not None:
+            return Picture(name, content, path)
+        if not path:
+            return Picture(name, NO_IMAGE)
+        try:
+            return Picture(name, real_path(self.root, path), path)
+        except BadFile:
+            return Picture(name, f"its path leads out of {self.root}; give the folder of the images as --root", path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A Parquet file; whatever is wrong with it, now or when it is read, is a BadFile."""
+    arrow, parquet = need_arrow()
+    try:
+        with parquet.ParquetFile(path) as file:
+            yield file
+    except (arrow.ArrowException, OSError) as error:
+        raise BadFile(f"{path} cannot be read as Parquet: {error}; was it written to its end?") from error
+
+
+def _column(schema: Any, wanted: str | None, path: Path) -> str:  # noqa: ANN401 - pyarrow has no types
+    """The column of images: the one that is named, or the only one that can be."""
+    fitting = _fitting(schema)
+    if wanted is not None:
+        if wanted not in fitting:
+            shown = ", ".join(fitting) or "none"
+            raise BadInput(f"{path} has no column {wanted!r} of images or paths; those that can be: {shown}")
+        return wanted
+    if not fitting:
+        raise BadFile(f"{path} has no column of encoded images or of paths; its columns are {', '.join(schema.names)}")
+    best = min(fitting.values())
+    named = [name for name, rank in fitting.items() if rank == best]
+    if len(named) > 1:
+        raise BadInput(f"{path} has several columns that may be the images: {', '.join(named)}; choose with --column")
+    return named[0]
+
+
+def _fitting(schema: Any) -> dict[str, int]:  # noqa: ANN401 - pyarrow has no types
+    """Columns that may hold images, by how likely: 0 as Hugging Face has them, 1 bytes, 2 paths by name, 3 text."""
+    arrow, _ = need_arrow()
+    kinds = arrow.types
+    found = {}
+    for field in schema:
+        kind = field.type
+        parts = {part.name for part in kind} if kinds.is_struct(kind) else set()
+        if "bytes" in parts:
+            found[field.name] = 0
+        elif kinds.is_binary(kind) or kinds.is_large_binary(kind):
+            found[field.name] = 1
+        elif kinds.is_string(kind) or kinds.is_large_string(kind):
+            found[field.name] = 2 if field.name.lower() in PATH_NAMES else 3
+    return found

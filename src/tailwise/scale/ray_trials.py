@@ -1,0 +1,123 @@
+"""The trials of an experiment as Ray tasks: a plan in, the same files as on processes out.
+
+The folder of the results must be seen by every machine at the same path. A task whose worker dies is begun again by
+Ray, and goes on with the cycles that are on the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..bench.results import Row
+from ..bench.runner import GLANCE, RunTasks, Task, Watcher, tell_end, tell_failure, work
+from ..bench.store import Store
+from ..bench.trials import Trial
+from ..errors import BadFile, ClusterLost
+from .cluster import connect, ray_module
+
+RETRIES = 3  # of a task whose worker died
+
+
+def on_ray(engine: str, *, cpus: int | None = None) -> RunTasks:
+    """Run tasks on a cluster, which is started or joined only if there are any; `cpus` are those of one we start."""
+
+    def run_tasks(plan: list[Task], store: Store, watchers: tuple[Watcher, ...]) -> dict[str, str]:
+        if not plan:
+            return {}
+        with connect(engine, cpus=cpus):
+            return _Run(Store(store.folder.resolve()), watchers).all(plan)
+
+    return run_tasks
+
+
+class Mailbox:
+    """An actor that holds what tasks say of their progress until somebody asks."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, float, str]] = []
+
+    def put(self, fingerprint: str, done: float, what: str) -> None:
+        """Keep a line."""
+        self.lines.append((fingerprint, done, what))
+
+    def take(self) -> list[tuple[str, float, str]]:
+        """All lines since the last time."""
+        lines, self.lines = self.lines, []
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the files of a run are: paths in an experiment may be relative to the folder that it was begun in."""
+
+    store: Store
+    home: Path
+
+    def enter(self) -> None:
+        """Refuse on a machine that does not see the results."""
+        if not self.store.folder.is_dir():
+            raise BadFile(
+                f"{socket.gethostname()} sees no folder {self.store.folder}; on a cluster the results must lie where "
+                "every machine sees them at the same path: give such a folder as --out"
+            )
+        with suppress(OSError):  # absolute paths do without
+            os.chdir(self.home)
+
+
+def do_task(task: Task, place: Place, mailbox: Any) -> list[Row]:  # noqa: ANN401 - a handle of an actor
+    """In a worker."""
+    place.enter()
+    fingerprint = task.trial.fingerprint
+    return work(task, place.store, lambda done, what: mailbox.put.remote(fingerprint, done, what))
+
+
+class _Run:
+    """Tasks that are under way."""
+
+    def __init__(self, store: Store, watchers: tuple[Watcher, ...]) -> None:
+        self.ray = ray_module()
+        self.watchers, self.place = watchers, Place(store, Path.cwd())
+        self.mailbox = self.ray.remote(num_cpus=0, max_restarts=-1)(Mailbox).remote()
+        self.task = self.ray.remote(num_cpus=1, max_retries=RETRIES)(do_task)
+        self.trials: dict[str, Trial] = {}
+        self.running: dict[Any, Task] = {}
+        self.failed: dict[str, str] = {}
+
+    def all(self, plan: list[Task]) -> dict[str, str]:
+        """Do every task, and those that can begin after it."""
+        self.trials = {task.trial.fingerprint: task.trial for first in plan for task in (first, *first.then)}
+        for first in plan:
+            self._begin(first)
+        while self.running:
+            ended, _ = self.ray.wait(list(self.running), timeout=GLANCE)
+            self._pass_on()
+            for reference in ended:
+                self._end(reference)
+        return self.failed
+
+    def _begin(self, task: Task) -> None:
+        self.running[self.task.remote(task, self.place, self.mailbox)] = task
+
+    def _end(self, reference: Any) -> None:  # noqa: ANN401 - a reference of Ray
+        task = self.running.pop(reference)
+        try:
+            tell_end(task, self.ray.get(reference), self.watchers)
+        except self.ray.exceptions.RayTaskError as error:
+            tell_failure(task, error.cause, self.watchers, self.failed)
+        except self.ray.exceptions.RayError as error:
+            lost = ClusterLost(f"its worker died {RETRIES + 1} times, the last time so: {str(error).splitlines()[0]}")
+            tell_failure(task, lost, self.watchers, self.failed)
+        for other in task.then:  # where a model failed, its trials fail with the same words
+            self._begin(other)
+
+    def _pass_on(self) -> None:
+        """Hand over what tasks have said; a mailbox that is lost takes no trial with it."""
+        with suppress(self.ray.exceptions.RayError):
+            for fingerprint, done, what in self.ray.get(self.mailbox.take.remote()):
+                for watcher in self.watchers:
+                    watcher.line(self.trials[fingerprint], done, what)

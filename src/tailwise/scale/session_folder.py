@@ -1,0 +1,58 @@
+"""Where a Ray that we start keeps its sockets and logs: a private folder, gone afterwards, even after a `kill -9`.
+
+A folder is held by a lock while its process lives; what a killed one left behind is removed by the next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PREFIX = "tailwise-ray-"
+LONGEST = 40  # bytes: the path of a socket below it may have 107 in all, and Ray needs the rest
+LEFT_ALONE = 60.0  # seconds: a younger folder may be about to be locked
+
+
+@contextmanager
+def session_folder() -> Iterator[Path]:
+    """A new folder that only this user can enter."""
+    home = _home()
+    remove_left_behind(home)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(folder, ignore_errors=True)  # a process that is still ending may write a last line of log
+
+
+def remove_left_behind(home: Path) -> None:
+    """Remove this user's folders whose process is gone."""
+    for folder in home.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # somebody else's, gone meanwhile, or held
+            facts = folder.lstat()
+            if facts.st_uid == os.getuid() and time.time() - facts.st_mtime > LEFT_ALONE and not folder.is_symlink():
+                _remove_unless_held(folder)
+
+
+def _remove_unless_held(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+def _home() -> Path:
+    """The usual place, where it leaves room for the names of sockets."""
+    usual = Path(tempfile.gettempdir())
+    return usual if len(os.fsencode(usual)) <= LONGEST else Path("/tmp")
