@@ -69,10 +69,10 @@ def ledger_faults(path: Path) -> list[str]:
 
 
 def harmful(folder: Path) -> list[str]:
-    """What a kill left that would be in the way: half a ledger, a journal that waits, a job's place."""
-    journal = folder / f"{LEDGER_FILE}-journal"
+    """What a kill left that would be in the way: half a ledger, a journal or a log that waits, a job's place."""
     found = [path.name for path in folder.iterdir() if path.name.startswith((".job-", f".{LEDGER_FILE}"))]
-    return [*found, *([journal.name] if journal.exists() and journal.stat().st_size else [])]
+    beside = [folder / f"{LEDGER_FILE}{end}" for end in ("-journal", "-wal")]
+    return [*found, *(path.name for path in beside if path.exists() and path.stat().st_size)]
 
 
 def left_over(folder: Path) -> tuple[int, int]:

@@ -74,11 +74,14 @@ def test_the_state_counts_what_was_answered(api: Api) -> None:
 
 def test_a_campaign_without_images_or_rounds_has_a_state(tmp_path: Path) -> None:
     with serving_api(tmp_path, images=0) as api:
-        assert api.get("/api/state")["round"] is None
+        state = api.get("/api/state")
+        assert (state["round"], state["images"]) == (None, {"usable": 0})
         assert api.lease() == []
         assert api.get("/api/grid", annotator="ada", class_id=1) == {"images": []}
         assert api.get("/api/rounds") == {"items": []}
         assert api.get("/api/conflicts")["items"] == []
+        api.post("/api/next")
+        assert "only 0 are left to choose from" in api.wait_for_job()["error"]
 
 
 def test_unicode_names_come_back_as_they_went_in(tmp_path: Path) -> None:
@@ -447,6 +450,13 @@ def test_the_page_trains_and_chooses_round_after_round(fresh: Api) -> None:
     assert not list(fresh.folder.glob(f"{PREFIX}*"))
 
 
+def test_each_round_has_a_seed_of_its_own_unless_one_is_asked_for(fresh: Api) -> None:
+    for wishes in ({}, {}, {"seed": 77}):
+        fresh.post("/api/next", budget=2, strategy="random", allow_unfinished=True, **wishes)
+        assert fresh.wait_for_job()["state"] == "done"
+    assert fresh.rows("SELECT seed FROM round ORDER BY id") == [(1,), (2,), (77,)]
+
+
 def test_the_guesses_come_back_after_a_restart(fresh: Api, tmp_path: Path) -> None:
     fresh.post("/api/next")
     fresh.wait_for_job()
@@ -489,7 +499,7 @@ def test_an_unfinished_round_is_not_left_by_accident(api: Api) -> None:
     [
         ({"strategy": "nonsense"}, (400, "bad_input")), ({"balance": -1}, (400, "bad_input")),
         ({"balance": "nonsense"}, (400, "bad_input")), ({"budget": 0}, (422, "invalid")),
-        ({"budget": 1.5}, (422, "invalid")), ({"seed": 1}, (422, "invalid")), ({"strategy": ""}, (422, "invalid")),
+        ({"budget": 1.5}, (422, "invalid")), ({"seed": -1}, (422, "invalid")), ({"strategy": ""}, (422, "invalid")),
     ],
     ids=str,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from .models import train, with_features
 from .past import HasLedger, labelled_set, ledger_of
 from .rounds import list_rounds
 from .state import read_settings
+from .wording import many
 
 SMALL = 0.01  # a gain in balanced accuracy below this is not worth a round
 CLEAR = 2.0  # standard errors
@@ -119,7 +120,7 @@ def _verdict(facts: Facts, leans: Mapping[str, str]) -> tuple[str, str]:
     if leans.get("law") == "yes":
         return "yes", "The learning curve is expected to rise clearly."
     if points < ROUNDS_FOR_NO:
-        return "unclear", f"{_plural(points, 'measured round')} cannot tell; three are needed for more than a guess."
+        return "unclear", f"{many(points, 'measured round')} cannot tell; three are needed for more than a guess."
     flat, stable, law = (leans.get(name, "unclear") for name in ("gain", "stability", "law"))
     if flat == "no" and stable == "no" and law in ("no", "unclear"):
         return "no", "The model no longer gets better, and its predictions no longer change."
@@ -131,7 +132,7 @@ def _pool(facts: Facts) -> list[Evidence]:
     if not facts.candidates:
         return [Evidence("pool", "no", "No image is left to choose from: all are answered or set aside.", left)]
     if facts.candidates < facts.budget:
-        text = f"Only {_plural(facts.candidates, 'image')} of the {facts.budget} of a round are left to choose from."
+        text = f"Only {many(facts.candidates, 'image')} of the {facts.budget} of a round are left to choose from."
         return [Evidence("pool", "unclear", text, left)]
     return []
 
@@ -143,7 +144,7 @@ def _labels(facts: Facts) -> list[Evidence]:
     found = []
     if empty and facts.rounds >= TRIED:
         text = (
-            f"{_named(empty)} {_has(empty)} no label after {_plural(facts.rounds, 'round')}: perhaps no image shows "
+            f"{_named(empty)} {_has(empty)} no label after {many(facts.rounds, 'round')}: perhaps no image shows "
             "it; look for examples by hand, or retire it."
         )
         found.append(Evidence("absent", "unclear", text, {"classes": float(len(empty))}))
@@ -166,7 +167,7 @@ def _gain(facts: Facts) -> list[Evidence]:
     now, measured = curve.points[-1].balanced_accuracy, int(curve.measured.sum())
     assert now is not None
     level = (
-        f"Balanced accuracy is {_percent(now)}, by cross-validation on {_plural(measured, 'labelled image')}; these "
+        f"Balanced accuracy is {_percent(now)}, by cross-validation on {many(measured, 'labelled image')}; these "
         "were chosen to be hard and balanced, so on all images it may be higher or lower."
     )
     found = [Evidence("level", "unclear", level, {"balanced_accuracy": now.value, "error": now.error})]
@@ -174,7 +175,7 @@ def _gain(facts: Facts) -> list[Evidence]:
         return [*found, Evidence("gain", "unclear", "One measured round has no slope.")]
     last, mean = curve.gains[-1].balanced_accuracy, mean_gain(curve.gains[-2:])
     labels = curve.gains[-1].labels
-    text = f"The last {_plural(labels, 'new label')} changed it by {_points(last)}, measured on the same images."
+    text = f"The last {many(labels, 'new label')} changed it by {_points(last)}, measured on the same images."
     if len(curve.gains) > 1:
         text += f" Over the last two rounds it was {_points(mean)} a round."
     numbers = {"last": last.value, "last_error": last.error, "mean": mean.value, "mean_error": mean.error}
@@ -207,8 +208,8 @@ def _law(facts: Facts) -> list[Evidence]:
     low, high = (expected.value + side * CLEAR * expected.error for side in (-1, 1))
     leans = "yes" if low > SMALL / 2 and len(known) > POINTS_FOR_LAW else "no" if high < SMALL else "unclear"
     text = (
-        f"A power law through {_plural(len(known), 'round')} expects {_points(expected)} from "
-        f"{_plural(facts.budget, 'more label')}; it is a rough guide."
+        f"A power law through {many(len(known), 'round')} expects {_points(expected)} from "
+        f"{many(facts.budget, 'more label')}; it is a rough guide."
     )
     return [Evidence("law", leans, text, {"expected": expected.value, "error": expected.error})]
 
@@ -265,7 +266,7 @@ def _agreement(facts: Facts) -> list[Evidence]:
     if alpha is None or alpha.value is None:
         return []
     numbers = {"alpha": alpha.value, "images": float(alpha.images)}
-    shared = f"Krippendorff's alpha is {alpha.value:.2f} on {_plural(alpha.images, 'shared image')}"
+    shared = f"Krippendorff's alpha is {alpha.value:.2f} on {many(alpha.images, 'shared image')}"
     if alpha.value >= SOUND:
         return [Evidence("agreement", "unclear", f"People agree: {shared}.", numbers)]
     text = f"People disagree: {shared}. Sharpen what the classes mean first: more labels of this kind teach little."
@@ -276,7 +277,7 @@ def _pending(facts: Facts) -> list[Evidence]:
     if facts.pending is None or not facts.pending.answers:
         return []
     text = (
-        f"Round {facts.pending.round_id} still waits for {_plural(facts.pending.answers, 'answer')}; "
+        f"Round {facts.pending.round_id} still waits for {many(facts.pending.answers, 'answer')}; "
         "finish it before deciding."
     )
     return [Evidence("pending", "unclear", text, {"answers": float(facts.pending.answers)})]
@@ -350,7 +351,3 @@ def _has(names: Sequence[str]) -> str:
 
 def _it(names: Sequence[str]) -> str:
     return "it" if len(names) == 1 else "them"
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"

@@ -193,13 +193,16 @@ def _record_or_refuse(connection: sqlite3.Connection, answer: Answer) -> Recorde
 def _record_one(connection: sqlite3.Connection, answer: Answer) -> Recorded:
     annotator = clean_annotator(answer.annotator)
     _check_answer(answer)
-    before = _find(connection, answer.key)
-    if before is not None:
+    at = _moment(answer.at)
+    try:
+        number = _insert(connection, answer, annotator, at)
+    except (sqlite3.IntegrityError, OverflowError, UnicodeEncodeError):  # the ledger sees to it that all is sound
+        before = _find(connection, answer.key)
+        if before is None:
+            _check_known(connection, answer)
+            raise
         _check_same(before, answer, annotator)
         return Recorded(before["id"], fresh=False)
-    _check_known(connection, answer)
-    at = _moment(answer.at)
-    number = _insert(connection, answer, annotator, at)
     if answer.kind in ANSWERS:
         connection.execute("DELETE FROM lease WHERE image_id = ? AND annotator = ?", (answer.image, annotator))
     return Recorded(number, fresh=True)

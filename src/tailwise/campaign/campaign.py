@@ -207,12 +207,13 @@ class Campaign:
 
     def next(
         self, budget: int | None = None, *, strategy: str | None = None, balance: str | float | None = None,
-        seed: int = 0, overlap: int | None = None, dry_run: bool = False, allow_unfinished: bool = False,
+        seed: int | None = None, overlap: int | None = None, dry_run: bool = False, allow_unfinished: bool = False,
         report: Progress = unheard,
     ) -> Proposal:  # fmt: skip
         """Train on what is labelled and open the next round: `campaign.next(100)`; with `dry_run`, only propose it.
 
-        What is not given is taken from the settings. With `allow_unfinished`, though the last round has images left.
+        What is not given is taken from the settings; the seed is the number of the round. With `allow_unfinished`,
+        though the last round has images left.
         """
         from .choosing import next_round
 

@@ -26,13 +26,9 @@ from .models import describe, head_named, new_version, save, train, with_feature
 from .past import HasLedger, Labelled, labelled_set, ledger_of
 from .rounds import Pick, Round, current_round, open_round
 from .state import Settings, read_settings
+from .wording import many
 
 ON_PIXELS = ("vaal",)  # its nets look at images, and a campaign has features
-FARTHEST_PRIOR = 0.2  # share of the pool that a prior may move to other classes
-SAFER = {"prior": "none", "both": "temperature"}
-UNBELIEVABLE = (
-    "class shares of the pool cannot be estimated from so few labels: probabilities are not corrected for them"
-)
 
 # Usable, said of by nobody, nor of an image with the same bytes, and not settled; and not waiting in the open round.
 _CANDIDATES = """
@@ -73,6 +69,10 @@ class Pending:
     images: int
     answers: int
     total: int  # images of the round
+
+    def __str__(self) -> str:
+        whole, missing = many(self.total, "image"), many(self.answers, "answer")
+        return f"round {self.round_id} is not finished: {self.images} of its {whole} wait for {missing}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +151,7 @@ class Chosen:
 
 def next_round(
     campaign: HasLedger | Ledger, budget: int | None = None, *, strategy: str | None = None,
-    balance: str | float | None = None, seed: int = 0, overlap: int | None = None, dry_run: bool = False,
+    balance: str | float | None = None, seed: int | None = None, overlap: int | None = None, dry_run: bool = False,
     allow_unfinished: bool = False, report: Progress = unheard,
 ) -> Proposal:  # fmt: skip
     """Choose the images to label next and open a round with them.
@@ -160,7 +160,7 @@ def next_round(
     ----------
     campaign: a campaign or its ledger, open for writing (reading is enough for a dry run).
     budget, strategy, balance, overlap: what is None is taken from the settings. `balance` "none" is λ = 0.
-    seed: equal labels and equal seeds give equal rounds.
+    seed: equal labels and equal seeds give equal rounds; None: the number of the round.
     dry_run: only propose; nothing at all is written.
     allow_unfinished: open the round though the last one is not finished; its unanswered images return to the pool.
     report: called with the share that is done and what is being done.
@@ -205,7 +205,7 @@ def candidate_images(ledger: Ledger, *, with_open_round: bool = False) -> IntArr
 
 
 def _request(
-    ledger: Ledger, *, budget: int | None, strategy: str | None, balance: str | float | None, seed: int,
+    ledger: Ledger, *, budget: int | None, strategy: str | None, balance: str | float | None, seed: int | None,
     overlap: int | None, dry_run: bool, allow_unfinished: bool,
 ) -> Request:  # fmt: skip
     """Settle what was not said, and check what was."""
@@ -224,7 +224,13 @@ def _request(
     head_named(usual.learner)
     if not dry_run and ledger.read_only:
         raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing, or ask for a dry run")
-    return Request(int(size), name, weight, int(seed), int(answers), dry_run, allow_unfinished, usual)
+    draw = _next_number(ledger) if seed is None else int(seed)
+    return Request(int(size), name, weight, draw, int(answers), dry_run, allow_unfinished, usual)
+
+
+def _next_number(ledger: Ledger) -> int:
+    """The number of the round that will be opened."""
+    return 1 + int(ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0])
 
 
 def _check_whole(name: str, value: object) -> None:
@@ -238,8 +244,7 @@ def _check_finished(ledger: Ledger, asked: Request) -> Pending | None:
         return None
     if not asked.allow_unfinished:
         raise BadInput(
-            f"round {pending.round_id} is not finished: {pending.images} of its {pending.total} images wait for "
-            f"{pending.answers} answers; answer them, or open the next round all the same with allow_unfinished=True "
+            f"{pending}; answer them, or open the next round all the same with allow_unfinished=True "
             "(--allow-unfinished): what is unanswered goes back to the pool"
         )
     return pending
@@ -260,9 +265,9 @@ def _candidates(ledger: Ledger, asked: Request) -> IntArray:
 def _exhausted(ledger: Ledger, asked: Request, left: int) -> PoolExhausted:
     row = ledger.read(f"{_SPOKEN} {_COUNTS}")[0]
     return PoolExhausted(
-        f"asked for {asked.budget:,} images, but only {left:,} are left to choose from: of {row['images']:,} images "
-        f"{row['answered']:,} are answered, {row['duplicates']:,} duplicates and {row['quarantined']:,} in quarantine; "
-        "lower the budget or add images"
+        f"asked for {many(asked.budget, 'image')}, but only {left:,} {'is' if left == 1 else 'are'} left to choose "
+        f"from: of {many(row['images'], 'image')} {row['answered']:,} are answered, {row['duplicates']:,} duplicates "
+        f"and {row['quarantined']:,} in quarantine; lower the budget or add images"
     )
 
 
@@ -302,34 +307,16 @@ def _choose_by_model(
     )
     fitted = time.perf_counter()
     pool = embedding.features[embedding.rows(candidates)[0]]
-    ask = partial(
-        choose, make(asked.strategy, balance=asked.balance), head_named(settings.learner), model, images, pool,
-        asked.budget, seed=asked.seed, report=partial(_stage, report, 0.7, 0.95),
+    choice = choose(
+        make(asked.strategy, balance=asked.balance), head_named(settings.learner), model, images, pool, asked.budget,
+        asking=Asking(settings.calibration), seed=asked.seed, report=partial(_stage, report, 0.7, 0.95),
     )  # fmt: skip
-    choice, plain = ask(asking=Asking(settings.calibration)), np.asarray(model.predict_proba(pool))
-    notes: tuple[str, ...] = ()
-    calibration = choice.calibration.for_pool(plain)
-    if not prior_is_believable(calibration, plain):
-        choice, notes = ask(asking=Asking(SAFER[settings.calibration])), (UNBELIEVABLE,)
-        calibration = choice.calibration
     indices = choice.selection.indices
-    proba = calibration.apply(np.asarray(model.predict_proba(pool[indices])))
+    proba = choice.calibration.apply(np.asarray(model.predict_proba(pool[indices])))
     picks = _with_guesses(candidates[indices], proba, labelled.class_ids, asked.overlap)
     seconds = {"fit": fitted - started, "choose": time.perf_counter() - fitted}
     balance = asked.balance if isinstance(asked.balance, str) else f"{asked.balance:g}"
-    return Chosen(picks, choice.selection, asked.strategy, balance, False, model, calibration, seconds, notes)
-
-
-def prior_is_believable(calibration: Calibration, proba: FloatArray) -> bool:
-    """Whether the class shares found for the pool are near those that the model itself predicts.
-
-    With few labels the estimate can run away to one class: of 58 labels of CIFAR-10 it once took 97 % of a pool for the
-    class with the fewest labels, which was 4 % of it, and accuracy fell from 38 to 4 %.
-    """
-    if calibration.prior is None:
-        return True
-    predicted = proba.mean(axis=0, dtype=np.float64)
-    return bool(np.abs(calibration.prior - predicted).sum() / 2 <= FARTHEST_PRIOR)
+    return Chosen(picks, choice.selection, asked.strategy, balance, False, model, choice.calibration, seconds)
 
 
 def _with_guesses(images: IntArray, proba: FloatArray, class_ids: tuple[int, ...], wanted: int) -> tuple[Pick, ...]:
@@ -363,15 +350,16 @@ def _notes(labelled: Labelled, embedding: Embedding, pending: Pending | None) ->
     notes = []
     if pending is not None:
         notes.append(
-            f"round {pending.round_id} was left with {pending.answers} answers pending; its {pending.images} "
-            "unanswered images are back in the pool"
+            f"round {pending.round_id} was left with {many(pending.answers, 'answer')} pending; "
+            f"{many(pending.images, 'unanswered image is', 'unanswered images are')} back in the pool"
         )
     if embedding.troubles:
         _, path, reason = embedding.troubles[0]
         more = f" and {len(embedding.troubles) - 1} more" if len(embedding.troubles) > 1 else ""
         notes.append(f"could not be read and is left out: {path} ({reason}){more}")
     if labelled.disputed:
-        notes.append(f"{labelled.disputed} labels are left out: images with equal bytes have different labels")
+        left_out = many(labelled.disputed, "label is", "labels are")
+        notes.append(f"{left_out} left out: images with equal bytes have different labels")
     missing = [number for number, count in zip(labelled.class_ids, labelled.counts(), strict=True) if not count]
     if missing and len(labelled):
         notes.append(f"{len(missing)} of {len(labelled.class_ids)} classes have no label yet")
@@ -407,10 +395,9 @@ def _write(
     """Model first, which is a file; then its row and the round, in one transaction: a crash leaves no half of it."""
     report(0.95, "opening the round")
     started = time.perf_counter()
-    number = 1 + int(ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0])
     row = None
     if chosen.model is not None:
-        version = new_version(number)
+        version = new_version(_next_number(ledger))
         checksum = save(ledger, version, chosen.model)
         row = describe(
             version, ledger, labelled, learner=asked.settings.learner, backbone=made.backbone, seed=asked.seed,
@@ -419,7 +406,8 @@ def _write(
     with ledger.writing():
         picks = _still_open(ledger, asked, made.picks)
         dropped = len(made.picks) - len(picks)
-        note = f"{dropped} of the images chosen were answered or lost meanwhile, and are left out"
+        which = many(dropped, "of the images chosen was", "of the images chosen were")
+        note = f"{which} answered or lost meanwhile, and left out"
         notes = (*made.notes, note) if dropped else made.notes
         seconds = {**made.seconds, "write": time.perf_counter() - started}
         why = {**made.why, "notes": list(notes), "stages": seconds, "seconds": sum(seconds.values())}

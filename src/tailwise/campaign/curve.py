@@ -20,6 +20,7 @@ from .models import head_named, with_features
 from .past import HasLedger, Labelled, labelled_set, last_event, ledger_of
 from .rounds import Round, list_rounds
 from .state import read_settings
+from .wording import many
 
 FOLDS = 5
 SEED = 0
@@ -118,7 +119,7 @@ def learning_curve(campaign: HasLedger | Ledger, *, report: Progress = unheard) 
     folds = stratified_folds(final.labels, FOLDS, np.random.default_rng(SEED))
     learner, guesses = head_named(settings.learner), []
     for number, labels in enumerate(past):
-        report(number / len(past), f"measuring the model after {number + 1} of {len(past)} rounds")
+        report(number / len(past), f"measuring the model after {number + 1} of {many(len(past), 'round')}")
         guesses.append(held_out(learner, features, labels, folds, len(final.class_ids)))
     report(1.0, "measured")
     counted = _guesses_of_rounds(ledger, final)

@@ -29,6 +29,7 @@ from .models import fault_of, rebuild
 from .past import HasLedger, ledger_of
 from .rounds import list_models
 from .state import read_settings
+from .wording import many
 
 SEVERITIES = ("error", "warning", "note")
 SHOWN = 3  # names in a sentence
@@ -112,9 +113,10 @@ def restore_backup(folder: str | Path) -> Path:
             _sync(new)
             if ledger.exists():
                 ledger.replace(kept)
-            journal = home / f"{LEDGER_FILE}-journal"
-            if journal.exists():  # it belongs to the damaged file, and would be played back into the new one
-                journal.replace(kept.with_name(f"{kept.name}-journal"))
+            for end in ("-journal", "-wal", "-shm"):  # of the damaged file; would be played back into the new one
+                beside = home / f"{LEDGER_FILE}{end}"
+                if beside.exists():
+                    beside.replace(kept.with_name(f"{kept.name}{end}"))
             new.replace(ledger)
             _sync(home)
     finally:
@@ -171,7 +173,7 @@ def _check_files(ledger: Ledger) -> list[Finding]:
     moved = [row.path for row in known if not is_as_it_was(ledger, row)]
     if not moved:
         return []
-    text = f"{len(moved)} files were moved, changed or deleted since they were indexed: {_some(moved)}"
+    text = f"{many(len(moved), 'file was', 'files were')} moved, changed or deleted since indexing: {_some(moved)}"
     return [Finding("index", text, "warning", "index the folders again, which follows files to new names", len(moved))]
 
 
@@ -186,18 +188,22 @@ def _check_troubles(ledger: Ledger) -> list[Finding]:
         ],
     }  # fmt: skip
     words = {
-        "missing": ("images whose files are missing", "look for them again in the folders"),
+        "missing": ("whose file is missing", "whose files are missing", "look again in the folders"),
         "changed": (
-            "images whose bytes changed after people answered",
+            "whose bytes changed after people answered", "whose bytes changed after people answered",
             "take the bytes that are there now for those that people spoke of",
         ),
-        "unreadable": ("images that cannot be read", "look at them again"),
-    }
+        "unreadable": ("that cannot be read", "that cannot be read", "look again"),
+    }  # fmt: skip
     return [
-        Finding(name, f"{len(paths)} {words[name][0]}: {_some(paths)}", "warning", words[name][1], len(paths))
+        Finding(name, f"{_images(len(paths), *words[name][:2])}: {_some(paths)}", "warning", words[name][2], len(paths))
         for name, paths in kinds.items()
         if paths
     ]
+
+
+def _images(count: int, one: str, more: str) -> str:
+    return many(count, f"image {one}", f"images {more}")
 
 
 def _check_features(ledger: Ledger) -> list[Finding]:
@@ -205,7 +211,7 @@ def _check_features(ledger: Ledger) -> list[Finding]:
     if not faults:
         return []
     path, reason = faults[0]
-    text = f"{len(faults)} files of features are damaged: {path.name} {reason}"
+    text = f"{many(len(faults), 'file of features is', 'files of features are')} damaged: {path.name} {reason}"
     return [Finding("features", text, "warning", "remove them, and make the features again", len(faults))]
 
 
@@ -214,10 +220,11 @@ def _check_models(ledger: Ledger) -> list[Finding]:
     faults = [(row.version, fault) for row in rows if (fault := fault_of(ledger, row)) is not None]
     found = []
     if faults:
-        text = f"{len(faults)} models are missing or damaged: {faults[0][0]}: {faults[0][1]}"
+        text = f"{many(len(faults), 'model is', 'models are')} missing or damaged: {faults[0][0]}: {faults[0][1]}"
         found.append(Finding("models", text, "warning", "make them again from the labels", len(faults)))
     if strange := _orphans(ledger):
-        text = f"{len(strange)} folders of models belong to no round: {_some([path.name for path in strange])}"
+        which = many(len(strange), "folder of models belongs", "folders of models belong")
+        text = f"{which} to no round: {_some([path.name for path in strange])}"
         found.append(Finding("orphans", text, "note", "remove them", len(strange)))
     return found
 
@@ -236,14 +243,14 @@ def _check_lock(ledger: Ledger) -> list[Finding]:
 
 def _check_leases(ledger: Ledger) -> list[Finding]:
     ended = ledger.read("SELECT count(*) FROM lease WHERE until <= ? OR until > ?", _lease_limits())[0][0]
-    text = f"{ended} leases have ended and are still there; the next lease clears them"
+    text = f"{many(ended, 'lease has ended and is', 'leases have ended and are')} still there; the next one clears up"
     return [Finding("leases", text, "note", "clear them", ended)] if ended else []
 
 
 def _check_conflicts(ledger: Ledger) -> list[Finding]:
     rows = ledger.read("SELECT i.path FROM conflict AS c JOIN image AS i ON i.id = c.image_id ORDER BY i.id")
     paths = [row["path"] for row in rows]
-    text = f"people see {len(paths)} images differently: {_some(paths)}; settle them on the page"
+    text = f"people see {many(len(paths), 'image')} differently: {_some(paths)}; settle on the page"
     return [Finding("conflicts", text, "warning", None, len(paths))] if paths else []
 
 
@@ -254,15 +261,16 @@ def _check_twins(ledger: Ledger) -> list[Finding]:
         "WHERE i.sha256 IS NOT NULL GROUP BY i.sha256 HAVING count(DISTINCT l.class_id) > 1 ORDER BY 1"
     )
     text = (
-        f"{len(rows)} images are there more than once, with different labels: {_some([row['path'] for row in rows])}; "
-        "they are not learnt from: label the copies alike"
+        f"{many(len(rows), 'image is', 'images are')} there more than once, with different labels: "
+        f"{_some([row['path'] for row in rows])}; not learnt from until the copies are labelled alike"
     )
     return [Finding("twins", text, "warning", None, len(rows))] if rows else []
 
 
 def _check_leftovers(ledger: Ledger) -> list[Finding]:
     left = _leftovers(ledger)
-    text = f"{len(left)} files were left half written by a crash: {_some([path.name for path in left])}"
+    which = many(len(left), "file was", "files were")
+    text = f"{which} left half written by a crash: {_some([path.name for path in left])}"
     return [Finding("leftovers", text, "note", "remove them", len(left))] if left else []
 
 
@@ -270,7 +278,8 @@ def _check_backups(ledger: Ledger) -> list[Finding]:
     said = ledger.read("SELECT count(*) FROM event")[0][0]
     if not said or any((ledger.folder / BACKUPS).glob("campaign-*.sqlite")):
         return []
-    return [Finding("backup", f"{said} answers are kept in one file, and there is no backup", "note", "make one")]
+    text = f"{many(said, 'answer is', 'answers are')} kept in one file, and there is no backup"
+    return [Finding("backup", text, "note", "make one")]
 
 
 CHECKS: tuple[Callable[[Ledger], list[Finding]], ...] = (

@@ -22,6 +22,7 @@ from .images import list_folders
 from .ledger import Ledger
 from .past import HasLedger, ledger_of
 from .scanning import real_path
+from .wording import many
 
 # One row per decided image, with the answer that decided it: the settling one, else the last that says the same.
 _DECIDED = """
@@ -120,13 +121,13 @@ def write_export(
     def source(record: Record) -> Path:
         nonlocal asked
         asked += 1
-        report(min(asked / max(len(kept), 1), 1.0), f"writing {len(kept):,} records")
+        report(min(asked / max(len(kept), 1), 1.0), f"writing {many(len(kept), 'record')}")
         folder, path = places[record.path, record.sha256]
         return real_path(folder, path) if kind.copies else folder / path
 
     names = tuple(one.name for one in list_classes(ledger))
     kind.write([row.record for row in kept], place, source, names)
-    report(1.0, f"wrote {len(kept):,} records")
+    report(1.0, f"wrote {many(len(kept), 'record')}")
     return Exported(place, kind.name, len(kept), len({row.image for row in kept}), tuple(left_out.items()))
 
 

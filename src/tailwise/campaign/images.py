@@ -84,6 +84,11 @@ def usable_images(ledger: Ledger) -> list[ImageRow]:
     return list_images(ledger, usable=True)
 
 
+def count_usable(ledger: Ledger) -> int:
+    """How many images can be chosen."""
+    return int(ledger.read("SELECT count(*) FROM image WHERE trouble IS NULL AND duplicate_of IS NULL")[0][0])
+
+
 def find_image(ledger: Ledger, key: str | int) -> ImageRow:
     """An image by its key, or by its id."""
     column = "id" if isinstance(key, int) else "key"

@@ -24,6 +24,7 @@ from .ledger import Ledger
 from .matching import Matcher, Place
 from .names import MOST_CLASS, clean_annotator, clean_name
 from .past import HasLedger, ledger_of
+from .wording import many
 
 CHUNK = 500  # answers of one transaction
 ANNOTATOR = "import"
@@ -296,9 +297,9 @@ def _answer(claim: Claim, key: str, ids: Mapping[str, int], models: Container[st
 def _write(ledger: Ledger, wanted: Sequence[Answer], report: Progress) -> None:
     """Short transactions: a kill loses the one under way, which the next import writes."""
     for start in range(0, len(wanted), CHUNK):
-        report(start / len(wanted), f"importing {len(wanted):,} answers")
+        report(start / len(wanted), f"importing {many(len(wanted), 'answer')}")
         record(ledger, wanted[start : start + CHUNK])
-    report(1.0, f"imported {len(wanted):,} answers")
+    report(1.0, f"imported {many(len(wanted), 'answer')}")
 
 
 def _disagreements(ledger: Ledger, claims: Iterable[Claim], standing: Standing) -> Iterator[Disagreement]:

@@ -21,6 +21,7 @@ from ..types import Progress
 from .images import ImageRow, Indexed, find_image, image_row, list_folders
 from .ledger import Ledger, now
 from .scanning import Examined, Found, Scan, Stamp, examine, real_path, scan, stamp_of
+from .wording import many
 
 BATCH = 500  # images of a transaction
 MISSING = "its file is missing"
@@ -65,7 +66,7 @@ def index_folder(ledger: Ledger, root: Path, report: Progress) -> Indexed:
             for one in batch:
                 _place(connection, work, one)
         done += len(batch)
-        report(done / len(todo), f"indexing {len(todo):,} images")
+        report(done / len(todo), f"indexing {many(len(todo), 'image')}")
     with ledger.writing() as connection:
         _settle(connection, work)
     return Indexed(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..errors import BadInput
 from .ledger import Ledger, now
 from .names import clean_annotator
+from .waiting import keep_waiting
 
 SECONDS = 600.0
 MOST_SECONDS = 3600.0
@@ -48,12 +49,13 @@ def lease(
     until = moment + int(seconds * SECOND)
     with ledger.writing() as connection:
         _drop_ended(connection, moment)
-        order = "r.rank" if predicted is None else "r.confidence DESC, r.rank"
+        keep_waiting(connection, round_id)
+        order = "w.rank" if predicted is None else "r.confidence DESC, w.rank"
         asked = {"round": round_id, "me": name, "predicted": predicted}
         rows: list[sqlite3.Row] = []
-        for whose in ("IN", "NOT IN"):  # first those that are held already: in two steps an index gives the order
+        for whose in (_HELD, _OPEN):  # first those that are held already
             if len(rows) < how_many:
-                query = f"{_FREE} AND i.id {whose} {_MINE} ORDER BY {order} LIMIT :how_many"
+                query = f"{whose} {_FREE} ORDER BY {order} LIMIT :how_many"
                 rows += connection.execute(query, {**asked, "how_many": how_many - len(rows)}).fetchall()
         connection.executemany(
             "INSERT OR REPLACE INTO lease (image_id, annotator, until) VALUES (?, ?, ?)",
@@ -90,21 +92,28 @@ def release(ledger: Ledger, annotator: str, images: Sequence[int] | None = None)
         return connection.executemany("DELETE FROM lease WHERE image_id = ? AND annotator = ?", pairs).rowcount
 
 
-_MINE = "(SELECT image_id FROM lease WHERE annotator = :me)"
+# CROSS JOIN keeps the order of the tables: from the few rows to their companions, whatever the planner guesses.
+_COLUMNS = "SELECT i.id, i.key, i.width, i.height, w.rank, r.predicted, r.confidence"
+_PICKED = """
+CROSS JOIN round_image AS r ON r.round_id = :round AND r.image_id = w.image_id
+CROSS JOIN image AS i ON i.id = w.image_id
+"""
+_HELD = (
+    f"{_COLUMNS} FROM lease AS m CROSS JOIN waiting AS w ON w.image_id = m.image_id {_PICKED} WHERE m.annotator = :me"
+)
+_OPEN = f"""
+{_COLUMNS} FROM waiting AS w {_PICKED}
+WHERE NOT EXISTS (SELECT 1 FROM lease AS m WHERE m.image_id = w.image_id AND m.annotator = :me)
+"""
 
-# Free for :me — usable, not settled, not answered by :me, and places left beside those who have answered or hold it.
+# Of those that want answers, free for :me — not answered by :me, and places left beside those who answered or hold it.
 _FREE = """
-SELECT i.id, i.key, i.width, i.height, r.rank, r.predicted, r.confidence
-FROM round_image AS r JOIN image AS i ON i.id = r.image_id
-WHERE r.round_id = :round AND i.trouble IS NULL AND i.duplicate_of IS NULL
     AND (:predicted IS NULL OR r.predicted = :predicted)
-    AND r.wanted > (SELECT count(*) FROM answer AS a WHERE a.image_id = i.id)
-    AND NOT EXISTS (SELECT 1 FROM answer AS a WHERE a.image_id = i.id AND a.annotator = :me)
-    AND NOT EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = i.id)
+    AND NOT EXISTS (SELECT 1 FROM answer AS a WHERE a.image_id = w.image_id AND a.annotator = :me)
     AND r.wanted > (
         SELECT count(*) FROM (
-            SELECT a.annotator FROM answer AS a WHERE a.image_id = i.id
-            UNION SELECT l.annotator FROM lease AS l WHERE l.image_id = i.id AND l.annotator <> :me
+            SELECT a.annotator FROM answer AS a WHERE a.image_id = w.image_id
+            UNION SELECT l.annotator FROM lease AS l WHERE l.image_id = w.image_id AND l.annotator <> :me
         )
     )
 """

@@ -24,6 +24,8 @@ from .migrating import (
     back_up,
     connect,
     is_ledger,
+    keep_log,
+    leave_log,
     make_new,
     migrate,
     prepare_to_write,
@@ -167,6 +169,17 @@ class Ledger:
                 self._depth -= 1
                 self._writing_thread = threading.get_ident() if inner else 0
 
+    def write_ahead(self) -> bool:
+        """Until it is closed, readers and the writer do not wait for each other; False where that cannot be.
+
+        Commits then go to a log beside the file, which `close` brings into it; after a crash the next writer does.
+        """
+        self._check_open()
+        if self._lock is None or self._writer is None:
+            return False
+        with self._lock.turn:
+            return keep_log(self._writer)
+
     def back_up(self, why: str = "asked") -> Path:
         """A whole copy in the folder's backups; gives its path."""
         self._check_open()
@@ -183,6 +196,8 @@ class Ledger:
         while self._idle:
             self._idle.pop().close()
         if self._writer is not None:
+            with suppress(sqlite3.Error):  # a full disk, or somebody reads: the log is whole, and stays
+                leave_log(self._writer)
             self._writer.close()
         if self._lock is not None:
             self._lock.release()

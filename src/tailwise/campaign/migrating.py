@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from ..errors import BadFile
+from ..errors import BadFile, LedgerBusy
 
 FOLDER = Path(__file__).with_name("migrations")
 APPLICATION = int.from_bytes(b"TLWS", "big")
@@ -51,10 +51,33 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def prepare_to_write(connection: sqlite3.Connection) -> None:
     """A commit is on the disk when it returns; rows point at rows that exist."""
-    connection.execute("PRAGMA journal_mode = TRUNCATE")
+    leave_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -32000")  # kB: a large import stays in memory until its commit
+
+
+def keep_log(connection: sqlite3.Connection) -> bool:
+    """Commit to a log beside the file from now on; False where the file system or somebody who reads forbids it.
+
+    Readers and the writer then do not wait for each other, and a commit waits for one sync of the disk, not three.
+    """
+    return _change_journal(connection, "wal")
+
+
+def leave_log(connection: sqlite3.Connection) -> bool:
+    """Bring a log into the one file and go without it; where somebody reads, or the disk is full, it stays: False."""
+    return _change_journal(connection, "truncate")
+
+
+def _change_journal(connection: sqlite3.Connection, mode: str) -> bool:
+    try:
+        return bool(connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0] == mode)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL):
+            raise
+        return False
 
 
 def schema_of(connection: sqlite3.Connection) -> int:
@@ -81,6 +104,8 @@ def make_new(path: Path, steps: Sequence[Step], meta: dict[str, str]) -> None:
 def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
     """Bring an older ledger to the newest schema; gives the path of the copy that was kept of the old one."""
     with closing(connect(path, "rw")) as old:
+        if not leave_log(old):  # what is in a log would be played into the new file
+            raise LedgerBusy(f"cannot bring {path} to the newest schema while somebody reads it; try again")
         kept = back_up(old, backups, f"before-schema-{steps[-1].number}")
         beside = _beside(path)
         try:
@@ -109,6 +134,7 @@ def back_up(connection: sqlite3.Connection, folder: Path, why: str) -> Path:
     beside = _beside(final)
     with closing(connect(beside, "rwc")) as copy:
         connection.backup(copy)
+        leave_log(copy)  # it is a copy of that setting, too
     _put_in_place(beside, final)
     return final
 

@@ -212,18 +212,8 @@ def checksum_of(folder: Path) -> str:
 
 
 def _calibration_facts(calibration: Calibration) -> dict[str, Any]:
-    return {
-        "kind": calibration.kind,
-        "temperature": calibration.temperature,
-        "trained": None if calibration.trained is None else calibration.trained.tolist(),
-        "prior": None if calibration.prior is None else calibration.prior.tolist(),
-    }
+    return {"kind": calibration.kind, "temperature": calibration.temperature}
 
 
 def _read_calibration(facts: Mapping[str, Any]) -> Calibration:
-    trained, prior = facts.get("trained"), facts.get("prior")
-    return Calibration(
-        str(facts.get("kind", "none")), float(facts.get("temperature", 1.0)),
-        None if trained is None else np.array(trained, dtype=np.float64),
-        None if prior is None else np.array(prior, dtype=np.float64),
-    )  # fmt: skip
+    return Calibration(str(facts.get("kind", "none")), float(facts.get("temperature", 1.0)))

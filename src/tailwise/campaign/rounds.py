@@ -57,6 +57,15 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """An image with the round that asked for it last, if any did."""
+
+    image: int
+    round_id: int | None
+    model_version: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RoundProgress:
     """How far a round is, counted from what people said."""
 
@@ -130,6 +139,16 @@ def round_picks(ledger: Ledger, number: int) -> list[Pick]:
         "SELECT image_id, predicted, confidence, wanted FROM round_image WHERE round_id = ? ORDER BY rank", (number,)
     )
     return [Pick(*row) for row in rows]
+
+
+def asked_last(ledger: Ledger, key: str) -> Asked | None:
+    """The image with this key and its last round, which may be closed by now; None where no image has the key."""
+    rows = ledger.read(
+        "SELECT i.id, r.id, r.model_version FROM image AS i LEFT JOIN round AS r "
+        "ON r.id = (SELECT max(round_id) FROM round_image WHERE image_id = i.id) WHERE i.key = ?",
+        (key,),
+    )
+    return Asked(*rows[0]) if rows else None
 
 
 def progress(ledger: Ledger, number: int, annotator: str | None = None) -> RoundProgress:

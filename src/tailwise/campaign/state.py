@@ -16,6 +16,7 @@ from .ledger import Ledger, read_meta, write_meta
 from .rounds import Round, RoundProgress, current_round, progress
 
 SETTINGS = "settings"
+CALIBRATIONS = ("none", "temperature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Settings:
     name: str = ""  # the folder's name where it is empty
     backbone: str = "auto"  # how images become features
     learner: str = "linear"
-    calibration: str = "none"
+    calibration: str = "none"  # or "temperature"
     strategy: str = "entropy"
     balance: str = "auto"
     budget: int = 100  # images of a round
@@ -109,6 +110,11 @@ def _check(settings: Settings) -> None:
     for name in ("budget", "overlap"):
         if getattr(settings, name) < 1:
             raise BadInput(f"the setting {name} is {getattr(settings, name)}; it must be at least 1")
+    if settings.calibration not in CALIBRATIONS:
+        raise BadInput(
+            f"the setting calibration is {settings.calibration!r}; a campaign takes one of {', '.join(CALIBRATIONS)}: "
+            "its labels were chosen by how their images look, so their counts do not tell the class shares of the pool"
+        )
 
 
 _IMAGES = """

@@ -63,7 +63,9 @@ def next_(
     balance: Annotated[
         str | None, typer.Option(help="λ as a number, auto, none, or a wish such as 'within 5%'; default auto.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Equal labels and seeds, equal rounds.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Equal labels and seeds, equal rounds; default the number of the round.")
+    ] = None,
     overlap: Annotated[
         int | None, typer.Option(metavar="PEOPLE", min=1, help="How many people answer each image; default 1.")
     ] = None,

@@ -17,6 +17,7 @@ from ..campaign.images import folders_in_use
 from ..campaign.ledger import LEDGER_FILE
 from ..campaign.migrating import back_up
 from ..campaign.names import MOST_CLASS, clean_name
+from ..campaign.wording import many
 from ..errors import BadFile, BadInput
 from .campaign_progress import progress_shown
 from .commands import Form
@@ -214,7 +215,7 @@ def _kept_when_interrupted(campaign: Campaign, asked: Init) -> Iterator[None]:
             kept = campaign.status().images
             images = [word for folder in asked.images for word in ("--images", str(folder))]
             again = command("init", asked.folder, *images)
-            print(f"{kept:,} images are indexed and kept; go on with: {again}", file=sys.stderr)
+            print(f"{many(kept, 'image is', 'images are')} indexed and kept; go on with: {again}", file=sys.stderr)
         raise
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from .campaign_show import MOST_LISTED, class_table, command, many, nearer, reasons_listed
+from ..campaign.wording import many
+from .campaign_show import MOST_LISTED, class_table, command, nearer, reasons_listed
 from .show import frameless, plain
 
 if TYPE_CHECKING:
@@ -133,8 +134,8 @@ def show_backup(path: Path) -> None:
     console = Console(highlight=False)
     console.print(f"[green]Wrote[/] [bold]{plain(nearer(path))}[/] ({_size(path.stat().st_size)})", soft_wrap=True)
     console.print(
-        "[dim]To go back to it: stop what uses the campaign, delete campaign.sqlite-journal, and copy it over "
-        "campaign.sqlite.[/]"
+        "[dim]To go back to it: stop what uses the campaign, delete campaign.sqlite-journal and "
+        "campaign.sqlite-wal, and copy it over campaign.sqlite.[/]"
     )
 
 

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..balance.measure import l1_score
-from .show import BAR, MOST_CLASSES, MOST_NOTES, bar, frameless, percent, plain
+from ..campaign.wording import many
+from .show import BAR, MOST_CLASSES, MOST_NOTES, bar, certificate, frameless, plain
 
 if TYPE_CHECKING:
     from ..campaign.advice import Advice
@@ -142,23 +143,13 @@ def _reasons(made: Proposal) -> Iterable[str]:
     if not made.cold_start:
         rule = f" ({plain(made.balance)})" if not _is_plain_number(made.balance) else ""
         yield f"{plain(made.strategy)}, λ = {made.lam:.4g}{rule}, learnt from {many(made.labels, 'label')}"
-        yield f"[green]{certificate(made)}[/]"
+        yield f"[green]{certificate(made.status, made.gap)}[/]"
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in made.seconds.items() if seconds >= 0.05)
     yield f"[dim]{sum(made.seconds.values()):.1f} s ({stages or 'all cached'}), {plain(made.backbone)} features[/]"
 
 
 def _is_plain_number(text: str) -> bool:
     return text.replace(".", "", 1).replace("e-", "", 1).isdigit()
-
-
-def certificate(made: Proposal) -> str:
-    """What may be said of a round, in words."""
-    if made.status == "optimal":
-        return "optimal: no batch is better, to one in a million"
-    if made.gap is None:
-        return f"{made.status}: this method gives no bound"
-    within = f"within {percent(made.gap)} of the best possible batch, certified"
-    return within if made.status == "within gap" else f"{within} ({made.status})"
 
 
 def count_table(made: Proposal, names: Mapping[int, str]) -> Table:
@@ -369,15 +360,6 @@ def nearer(path: Path) -> str:
     """A path as seen from the working directory, where it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def many(count: int, one: str, more: str = "") -> str:
-    """A number of things.
-
-    >>> many(1, "image"), many(2000, "image"), many(0, "class", "classes")
-    ('1 image', '2,000 images', '0 classes')
-    """
-    return f"{count:,} {one if count == 1 else more or f'{one}s'}"
 
 
 def _hint(console: Console, steps: Sequence[tuple[str, str]]) -> None:

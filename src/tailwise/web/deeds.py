@@ -41,12 +41,11 @@ def release(ledger: Ledger, asked: wire.Release) -> int:
 
 def save(ledger: Ledger, asked: wire.Answers) -> wire.Results:
     """Record answers; one that cannot be recorded does not hold up the others."""
-    ids = _ids(ledger, [said.image for said in asked.answers])
-    known = [said for said in asked.answers if said.image in ids]
-    rows = [_row(ledger, asked.annotator, said, ids[said.image]) for said in known]
+    asked_by = {key: rounds.asked_last(ledger, key) for key in {said.image for said in asked.answers}}
+    rows = [_row(asked.annotator, said, row) for said in asked.answers if (row := asked_by[said.image])]
     outcomes = iter(answers.record_each(ledger, rows))
     return wire.Results(
-        results=[_result(said, next(outcomes) if said.image in ids else None) for said in asked.answers]
+        results=[_result(said, next(outcomes) if asked_by[said.image] else None) for said in asked.answers]
     )
 
 
@@ -87,16 +86,13 @@ def _ids(ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def _row(ledger: Ledger, annotator: str, said: wire.Answer, image: int) -> Answer:
-    """With the round that asked for it, which may be closed by now, and no later than now, whatever a clock says."""
-    rows = ledger.read(
-        "SELECT r.id, r.model_version FROM round_image AS i JOIN round AS r ON r.id = i.round_id "
-        "WHERE i.image_id = ? ORDER BY r.id DESC LIMIT 1",
-        (image,),
-    )
-    round_id, model = rows[0] if rows else (None, None)
+def _row(annotator: str, said: wire.Answer, asked: rounds.Asked) -> Answer:
+    """No later than now, whatever a clock says."""
     at = None if said.at is None else min(said.at, now())
-    return Answer(said.key, image, annotator, said.kind, said.class_id, at, round_id, model, PAGE, said.seconds)
+    return Answer(
+        said.key, asked.image, annotator, said.kind, said.class_id, at, asked.round_id, asked.model_version, PAGE,
+        said.seconds,
+    )  # fmt: skip
 
 
 def _result(said: wire.Answer, outcome: Recorded | Refused | None) -> wire.Saved | wire.NotSaved:

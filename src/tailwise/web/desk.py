@@ -42,7 +42,7 @@ class Desk:
         self.ledger = ledger
         self.settings = settings
         self.files: Mapping[str, StaticFile] = load()
-        self._gate = Gate(needed=ledger.read("PRAGMA journal_mode")[0][0] != "wal")
+        self._gate = Gate(needed=not ledger.write_ahead())
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tailwise-reader")
         self._writer = Writer(ledger, self._gate)
         self.pictures = Pictures(ledger, self._gate)

@@ -1,6 +1,7 @@
 """Many readers or the one writer, in turns: neither waits for more than one turn of the other.
 
-SQLite makes them wait for each other by sleeping and looking again, up to 100 ms at a time; here they are woken.
+For where no log can be written ahead (some network drives): there SQLite makes them wait for each other by sleeping and
+looking again, up to 100 ms at a time; here they are woken.
 """
 
 from __future__ import annotations

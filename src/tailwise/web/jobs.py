@@ -186,10 +186,7 @@ def check_finished(ledger: Ledger, *, allow_unfinished: bool) -> None:
     """A round is opened when the one before is answered, unless it is said that this does not matter."""
     pending = pending_answers(ledger)
     if pending is not None and pending.images and not allow_unfinished:
-        raise Unfinished(
-            f"round {pending.round_id} is not finished: {pending.images} of its {pending.total} images wait for "
-            f"{pending.answers} answers; answer them first, or ask with allow_unfinished"
-        )
+        raise Unfinished(f"{pending}; answer them first, or ask with allow_unfinished")
 
 
 def _quarantine_new(ledger: Ledger, troubles: Sequence[tuple[int, str]]) -> None:

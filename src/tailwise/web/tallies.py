@@ -1,7 +1,7 @@
 """Counts for all who ask: exact while counting is quick, else as of a moment ago.
 
 With a million labels a count takes seconds, and eight pages ask every few seconds. Each count is a short read of its
-own: an answer cannot be committed while somebody reads.
+own: without a log beside the ledger an answer cannot be committed while somebody reads.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..campaign.answers import annotators, counts
+from ..campaign.images import count_usable
 from ..campaign.ledger import Ledger
 from ..campaign.rounds import RoundProgress, progress
 
@@ -35,6 +36,7 @@ class Ask(Protocol):
 class Tally:
     """Of the whole campaign."""
 
+    usable: int  # images
     labelled: Mapping[int, int]  # by class id
     annotators: tuple[str, ...]
     conflicts: int
@@ -95,7 +97,7 @@ class Tallies:
 def count(ask: Ask) -> Tally:
     """Count the campaign now."""
     conflicts: Any = ask(lambda ledger: ledger.read("SELECT count(*) FROM conflict")[0][0])
-    return Tally(ask(counts), tuple(ask(annotators)), conflicts)
+    return Tally(ask(count_usable), ask(counts), tuple(ask(annotators)), conflicts)
 
 
 def count_round(ask: Ask, number: int) -> RoundTally:

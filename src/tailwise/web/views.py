@@ -29,6 +29,7 @@ def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: 
     of_round = tallies.of_round(ask, current.id) if current else None
     return wire.State(
         campaign=name,
+        images=wire.Images(usable=tally.usable),
         classes=classes,
         round=_progress(current, of_round, annotator) if current and of_round else None,
         balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),

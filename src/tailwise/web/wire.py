@@ -139,10 +139,17 @@ class Job(Told):
     round: int | None = None
 
 
+class Images(Told):
+    """How many images the campaign has."""
+
+    usable: Count = Field(description="those that can be shown: neither copies nor in quarantine")
+
+
 class State(Told):
     """All that the page shows around the image."""
 
     campaign: CampaignName
+    images: Images
     classes: list[Klass]
     round: RoundProgress | None
     balance: list[ClassBalance]
@@ -352,7 +359,7 @@ class Certificate(Told):
     objective: float | None
     bound: float | None
     gap: float | None
-    l1: float | None  # distance from the target, 0 to 2
+    l1: float | None = Field(description="distance of the expected counts from the target, in images")
     seconds: float | None  # that choosing took
 
 
@@ -385,6 +392,9 @@ class Next(Asked):
     strategy: str | None = Field(default=None, min_length=1, max_length=60)
     balance: float | Annotated[str, Field(max_length=60)] | None = Field(
         default=None, description='a weight λ ≥ 0, "auto" or "none"'
+    )
+    seed: int | None = Field(
+        default=None, ge=0, le=2**32 - 1, description="equal labels and seeds give equal rounds; by default its number"
     )
     allow_unfinished: bool = Field(default=False, description="open it though answers are missing in the open round")
 

@@ -1,7 +1,7 @@
 """The one thread that writes: pieces of work in, their results out once they are on the disk.
 
-All that waits when a transaction begins shares it, and its one sync of the disk (group commit); a piece that fails is
-taken back alone.
+All that waits when a transaction begins shares it, its one sync of the disk (group commit), and the one call that
+wakes who waits; a piece that fails is taken back alone.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ..campaign.ledger import Ledger
 from ..errors import LedgerBusy
@@ -21,6 +23,7 @@ from .gate import Gate
 MOST_AT_ONCE = 128
 
 Result = TypeVar("Result")
+Reply: TypeAlias = Future[Any] | asyncio.Future[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,14 @@ class Order:
     """A piece of work that writes, and whom to tell."""
 
     work: Callable[[], Any]
-    reply: Future[Any]
+    reply: Reply
+    loop: asyncio.AbstractEventLoop | None = None  # in whose thread alone the reply may be touched
+
+    def is_wanted(self) -> bool:
+        """Whether somebody still waits; from here on it cannot be called off."""
+        if isinstance(self.reply, Future):
+            return self.reply.set_running_or_notify_cancel()
+        return not self.reply.cancelled()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +63,15 @@ class Writer:
     def submit(self, work: Callable[[], Result]) -> Future[Result]:
         """Take on a piece of work; its result comes after the commit."""
         reply: Future[Result] = Future()
-        with self._closing:
-            if self._closed:
-                raise LedgerBusy("the server is stopping; nothing was written: try again when it is back")
-            self._orders.put(Order(work, reply))
+        self._take_on(Order(work, reply))
         return reply
 
     async def write(self, work: Callable[[], Result]) -> Result:
         """The same for the event loop."""
-        return await asyncio.wrap_future(self.submit(work))
+        loop = asyncio.get_running_loop()
+        reply: asyncio.Future[Result] = loop.create_future()
+        self._take_on(Order(work, reply, loop))
+        return await reply
 
     def close(self) -> None:
         """Write what waits, then end the thread."""
@@ -70,6 +80,12 @@ class Writer:
                 self._closed = True
                 self._orders.put(None)
         self._thread.join()
+
+    def _take_on(self, order: Order) -> None:
+        with self._closing:
+            if self._closed:
+                raise LedgerBusy("the server is stopping; nothing was written: try again when it is back")
+            self._orders.put(order)
 
     def _run(self) -> None:
         going = True
@@ -83,7 +99,7 @@ class Writer:
         found: list[Order] = []
         order = self._orders.get()
         while order is not None:
-            if order.reply.set_running_or_notify_cancel():
+            if order.is_wanted():
                 found.append(order)
             if len(found) == MOST_AT_ONCE or self._orders.empty():
                 return found, True
@@ -95,11 +111,7 @@ class Writer:
             outcomes = self._written(batch)
         except BaseException as error:  # whatever it is, nobody may wait for ever
             outcomes = [Failed(error)] * len(batch)
-        for order, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Failed):
-                order.reply.set_exception(outcome.error)
-            else:
-                order.reply.set_result(outcome)
+        _tell(batch, outcomes)
 
     def _written(self, batch: list[Order]) -> list[Any]:
         """Results and failures of a batch, on the disk when this returns."""
@@ -117,3 +129,26 @@ class Writer:
                 return order.work()
         except Exception as error:
             return Failed(error)
+
+
+def _tell(batch: Sequence[Order], outcomes: Sequence[Any]) -> None:
+    """Each its outcome; all of one event loop at once, which is woken a single time."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop | None, list[tuple[Reply, Any]]] = defaultdict(list)
+    for order, outcome in zip(batch, outcomes, strict=True):
+        by_loop[order.loop].append((order.reply, outcome))
+    for loop, replies in by_loop.items():
+        if loop is None:
+            _deliver(replies)
+        else:
+            with suppress(RuntimeError):  # a loop that is closed has nobody left who waits
+                loop.call_soon_threadsafe(_deliver, replies)
+
+
+def _deliver(replies: Iterable[tuple[Reply, Any]]) -> None:
+    for reply, outcome in replies:
+        if reply.cancelled():
+            continue
+        if isinstance(outcome, Failed):
+            reply.set_exception(outcome.error)
+        else:
+            reply.set_result(outcome)

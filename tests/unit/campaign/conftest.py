@@ -1,4 +1,4 @@
-"""A ledger on the disk with three classes and twelve images that were never files."""
+"""A ledger on the disk with three classes and twelve images that were never files; and campaigns over real ones."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tailwise.campaign.classes import add_classes, find_class
 from tailwise.campaign.ledger import LEDGER_FILE, Ledger
 from tailwise.campaign.rounds import current_round, round_picks
 from tailwise.learn.feature_cache import FeatureCache
+
+from .image_files import put, shade
 
 IMAGES = 12
 
@@ -54,6 +56,22 @@ def ledger(home: Path, template: bytes) -> Iterator[Ledger]:
     (home / LEDGER_FILE).write_bytes(template)
     with Ledger.open(home) as made:
         yield made
+
+
+@pytest.fixture
+def empty(home: Path) -> Iterator[Ledger]:
+    """A ledger with one class and no image."""
+    with Ledger.create(home) as made:
+        add_classes(made, ["cat"])
+        yield made
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of three small images, one of them deep in it."""
+    folder = tmp_path / "photos"
+    put(folder, {"a.bmp": shade(1), "b.bmp": shade(2), "deep/er/c.bmp": shade(3)})
+    return folder
 
 
 @dataclass(frozen=True)

@@ -18,20 +18,13 @@ import numpy as np
 import pytest
 
 from tailwise.campaign.answers import Answer, record, settle
-from tailwise.campaign.choosing import (
-    UNBELIEVABLE,
-    candidate_images,
-    next_round,
-    pending_answers,
-    prior_is_believable,
-)
+from tailwise.campaign.choosing import candidate_images, next_round, pending_answers
 from tailwise.campaign.cold import choose_cold
 from tailwise.campaign.features import embed
 from tailwise.campaign.ledger import Ledger
-from tailwise.campaign.models import fault_of, predict
+from tailwise.campaign.models import fault_of, load, predict
 from tailwise.campaign.rounds import current_round, find_model, list_models, list_rounds, round_picks
 from tailwise.errors import BadInput, PoolExhausted, UnknownName
-from tailwise.learn.calibrated import Calibration
 
 MakeStudio = Callable[..., Any]
 FIVE = {"a": 40, "b": 40, "c": 30, "d": 8, "e": 8}
@@ -58,7 +51,7 @@ def test_the_first_round_starts_cold_and_covers_the_classes_without_a_guess(make
     assert {(pick.predicted, pick.confidence) for pick in made.picks} == {(None, None)}
     assert made.notes[0] == "nothing is labelled yet: images are chosen by typiclust, without a model"
     features = embed(studio.ledger, backbone="simple").features
-    reference = choose_cold(features, features[:0], 25, strategy="entropy", classes=5, seed=0)
+    reference = choose_cold(features, features[:0], 25, strategy="entropy", classes=5, seed=1)
     assert [pick.image for pick in made.picks] == (reference.indices + 1).tolist()
     assert list_models(studio.ledger) == []
     assert made.round == current_round(studio.ledger)
@@ -88,7 +81,7 @@ def test_a_round_by_the_model_says_what_was_chosen_and_why(make_studio: MakeStud
 
 
 def test_guesses_are_the_models_own_and_add_up_to_the_expected_counts(make_studio: MakeStudio) -> None:
-    studio = started(make_studio, calibration="both")
+    studio = started(make_studio, calibration="temperature")
     made = next_round(studio.campaign, 20)
     said = predict(studio.campaign, np.array([pick.image for pick in made.picks]))
     best, sure = said.best()
@@ -97,21 +90,36 @@ def test_guesses_are_the_models_own_and_add_up_to_the_expected_counts(make_studi
     np.testing.assert_allclose(said.proba.sum(axis=0), made.expected_counts, rtol=1e-4)
 
 
-def test_class_shares_that_run_away_are_not_believed(make_studio: MakeStudio, monkeypatch: pytest.MonkeyPatch) -> None:
-    proba = np.array([[0.7, 0.3], [0.4, 0.6]])
-    for prior, believed in (([0.55, 0.45], True), ([0.74, 0.26], True), ([0.76, 0.24], False), ([0.0, 1.0], False)):
-        found = Calibration("prior", trained=np.array([0.5, 0.5]), prior=np.array(prior))
-        assert prior_is_believable(found, proba) == believed
-    assert prior_is_believable(Calibration(), proba)
-    studio = started(make_studio, calibration="both")
-    believed = next_round(studio.campaign, 12, dry_run=True)
-    assert UNBELIEVABLE not in believed.notes
-    monkeypatch.setattr("tailwise.campaign.choosing.FARTHEST_PRIOR", -1.0)
-    safe = next_round(studio.campaign, 12, dry_run=True)
-    studio.campaign.configure(calibration="temperature")
-    plain = next_round(studio.campaign, 12, dry_run=True)
-    assert UNBELIEVABLE in safe.notes
-    assert safe.picks == plain.picks != believed.picks
+def test_guesses_are_tempered_and_never_corrected_for_the_counts_of_labels(make_studio: MakeStudio) -> None:
+    """Picks depend on the images: that a class has many labels does not tell that it has many images."""
+    studio = started(make_studio, calibration="temperature")
+    made = next_round(studio.campaign, 12)
+    images = np.array([pick.image for pick in made.picks])
+    trained = load(studio.ledger)
+    assert trained.calibration.kind == "temperature"
+    assert trained.calibration.temperature != 1
+    pixels = embed(studio.ledger, images, backbone="simple")
+    logits = np.log(trained.model.predict_proba(pixels.features).astype(np.float64)) / trained.calibration.temperature
+    tempered = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose([pick.confidence for pick in made.picks], tempered.max(axis=1), rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["prior", "both", "sideways"])
+def test_a_campaign_cannot_be_told_to_correct_the_prior(make_studio: MakeStudio, kind: str) -> None:
+    studio = started(make_studio)
+    with pytest.raises(BadInput, match=f"calibration is '{kind}'; a campaign takes one of none, temperature"):
+        studio.campaign.configure(calibration=kind)
+    assert studio.campaign.settings.calibration == "none"
+
+
+def test_each_round_has_a_seed_of_its_own_unless_one_is_given(make_studio: MakeStudio) -> None:
+    studio = started(make_studio)
+    seeds = []
+    for given in (None, None, 7, None):
+        made = studio.campaign.next(2, seed=given, allow_unfinished=True)
+        seeds.append((made.seed, made.round.seed))
+    assert seeds == [(1, 1), (2, 2), (7, 7), (4, 4)]
+    assert studio.campaign.next(2, dry_run=True, allow_unfinished=True).seed == 5
 
 
 def test_rounds_become_balanced_where_the_pool_is_not(make_studio: MakeStudio) -> None:
@@ -227,7 +235,7 @@ def test_with_one_class_labelled_it_starts_cold_again_away_from_what_is_labelled
     assert made.labels == 20
     assert made.notes[0].startswith("only one class has labels")
     features = embed(studio.ledger, backbone="simple").features
-    reference = choose_cold(features[20:], features[:20], 10, strategy="entropy", classes=2, seed=0)
+    reference = choose_cold(features[20:], features[:20], 10, strategy="entropy", classes=2, seed=1)
     assert [pick.image for pick in made.picks] == (reference.indices + 21).tolist()
 
 
@@ -318,12 +326,14 @@ def test_an_answer_that_comes_while_it_is_being_chosen_takes_its_image_out(make_
     made = next_round(studio.campaign, 5, report=answered_meanwhile)
     assert probe not in {pick.image for pick in made.picks}
     assert len(made.picks) == 4
-    assert "1 of the images chosen were answered or lost meanwhile, and are left out" in made.notes
+    assert "1 of the images chosen was answered or lost meanwhile, and left out" in made.notes
 
 
 def test_progress_never_runs_backwards_and_ends_at_one(make_studio: MakeStudio) -> None:
     told: list[float] = []
-    next_round(started(make_studio, calibration="both").campaign, 5, report=lambda done, _what: told.append(done))
+    next_round(
+        started(make_studio, calibration="temperature").campaign, 5, report=lambda done, _what: told.append(done)
+    )
     assert told[-1] == 1.0
     assert all(0 <= done <= 1 for done in told)
 

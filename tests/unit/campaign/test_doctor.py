@@ -86,7 +86,7 @@ def test_a_missing_file_that_came_back_is_mended(studio: Any) -> None:  # noqa: 
     away = studio.photos.parent / "a-001.png"
     (studio.photos / "a-001.png").rename(away)
     studio.campaign.index()
-    assert only(examine(studio.campaign)).what == "1 images whose files are missing: a-001.png"
+    assert only(examine(studio.campaign)).what == "1 image whose file is missing: a-001.png"
     away.rename(studio.photos / "a-001.png")
     assert mend(studio.campaign, ["missing"]) == []
     assert len(usable_images(studio.ledger)) == 20
@@ -107,7 +107,7 @@ def test_unreadable_images_are_named_with_their_reason_and_looked_at_again(studi
     studio.campaign.index()
     found = only(examine(studio.campaign))
     assert found.name == "unreadable"
-    assert found.what.startswith("1 images that cannot be read: broken.png (it is no JPEG")
+    assert found.what.startswith("1 image that cannot be read: broken.png (it is no JPEG")
     Image.new("RGB", (8, 8), (200, 1, 1)).save(studio.photos / "broken.png")
     assert mend(studio.campaign, ["unreadable"]) == []
 
@@ -279,11 +279,14 @@ def test_a_ledger_that_cannot_be_opened_is_replaced_by_its_newest_sound_backup(s
         path.unlink()
     else:
         path.write_bytes(b"oops" * 1000 if damage == "text" else path.read_bytes()[:700])
+    log = path.with_name("campaign.sqlite-wal")
+    log.write_bytes(b"of the damaged file")
     found = diagnose(folder)
     assert (found[0].name, found[0].severity) == ("ledger", "error")
     assert good.name in (found[0].fix or "")
     kept = restore_backup(folder)
     assert kept.exists() == (damage != "gone")
+    assert (log.exists(), kept.with_name(f"{kept.name}-wal").read_bytes()) == (False, b"of the damaged file")
     with Ledger.open(folder) as ledger:
         assert ledger.read("SELECT count(*) FROM current_label")[0][0] == said
         assert "ledger" not in names(examine(ledger))

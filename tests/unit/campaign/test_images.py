@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import shutil
 import struct
@@ -15,10 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tailwise.campaign.answers import Answer, record
-from tailwise.campaign.classes import add_classes
 from tailwise.campaign.images import (
-    ImageRow,
     Indexed,
     find_image,
     index,
@@ -33,48 +29,7 @@ from tailwise.campaign.images import (
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadFile, UnknownName
 
-
-def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
-def shade(number: int) -> bytes:
-    """A small image, another for each number."""
-    return encoded(Image.new("RGB", (6, 4), (number % 256, number // 256 % 256, 9)), "BMP")
-
-
-def put(folder: Path, content: dict[str, bytes]) -> None:
-    for name, data in content.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    folder = tmp_path / "photos"
-    put(folder, {"a.bmp": shade(1), "b.bmp": shade(2), "deep/er/c.bmp": shade(3)})
-    return folder
-
-
-@pytest.fixture
-def empty(home: Path) -> Iterator[Ledger]:
-    """A ledger with one class and no image."""
-    with Ledger.create(home) as made:
-        add_classes(made, ["cat"])
-        yield made
-
-
-def rows(ledger: Ledger) -> dict[str, ImageRow]:
-    return {row.path: row for row in list_images(ledger)}
-
-
-def say(ledger: Ledger, path: str) -> ImageRow:
-    """Somebody labels an image; gives its row."""
-    row = rows(ledger)[path]
-    record(ledger, [Answer(f"key-{row.id:05d}", row.id, "ann", "label", 1)])
-    return row
+from .image_files import encoded, put, rows, shade
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:

@@ -244,6 +244,8 @@ from tailwise.campaign.answers import Answer, record
 from tailwise.campaign.ledger import Ledger
 ledger = Ledger.open(sys.argv[1])
 start = int(sys.argv[2])
+if sys.argv[3] == "log":
+    assert ledger.write_ahead()
 for number in range(start, start + 100_000):
     answers = [Answer(f"answer-{number}-{i}", 1 + (number + i) % 12, "ann", "label", 1 + number % 3) for i in range(3)]
     record(ledger, answers)
@@ -252,12 +254,13 @@ for number in range(start, start + 100_000):
 
 
 @pytest.mark.slow
-def test_what_was_acknowledged_survives_kill_9_at_any_time(ledger: Ledger, home: Path) -> None:
+@pytest.mark.parametrize("how", ["journal", "log"])
+def test_what_was_acknowledged_survives_kill_9_at_any_time(ledger: Ledger, home: Path, how: str) -> None:
     ledger.close()
     rng = np.random.default_rng(0)
     acknowledged: set[int] = set()
     for life in range(12):
-        process = child(LABELLER, home, life * 1_000_000)
+        process = child(LABELLER, home, life * 1_000_000, how)
         acknowledged.add(int(first_line(process)))
         time.sleep(float(rng.uniform(0, 0.15)))
         process.kill()
@@ -321,6 +324,95 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(ledger: Ledger) -> None
     assert read_meta(ledger, "little") == "1"
 
 
+# A log beside the file
+
+
+def beside(home: Path) -> set[str]:
+    """What lies beside the file and is not empty."""
+    return {path.suffix for path in home.glob(f"{LEDGER_FILE}-*") if path.stat().st_size}
+
+
+def is_one_file(home: Path) -> bool:
+    """Whether the file alone is the ledger: its header says so, and nothing lies beside it."""
+    return (home / LEDGER_FILE).read_bytes()[18:20] == b"\1\1" and not beside(home)
+
+
+def test_with_a_log_a_commit_does_not_wait_for_who_reads(ledger: Ledger) -> None:
+    assert ledger.write_ahead()
+    seen: list[int] = []
+
+    def write() -> None:
+        write_meta(ledger, "written", "meanwhile")
+        seen.append(1)
+
+    with ledger.reading():
+        before = read_meta(ledger, "written")
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join(30)
+        assert (seen, before, read_meta(ledger, "written")) == ([1], None, None)
+    assert read_meta(ledger, "written") == "meanwhile"
+
+
+def test_closing_brings_the_log_into_the_one_file(ledger: Ledger, home: Path) -> None:
+    ledger.write_ahead()
+    write_meta(ledger, "in the log", "1")
+    assert not is_one_file(home)
+    ledger.close()
+    assert is_one_file(home)
+    with Ledger.open(home, read_only=True) as after:
+        assert read_meta(after, "in the log") == "1"
+    assert is_one_file(home)
+
+
+def test_a_log_that_somebody_reads_stays_until_the_next_writer_comes(ledger: Ledger, home: Path) -> None:
+    ledger.write_ahead()
+    write_meta(ledger, "first", "1")
+    with Ledger.open(home, read_only=True) as reader:
+        with reader.reading():
+            ledger.close()
+        with Ledger.open(home) as second:  # it cannot leave the log either, and writes to it
+            write_meta(second, "second", "2")
+        assert [read_meta(reader, key) for key in ("first", "second")] == ["1", "2"]
+        assert not is_one_file(home)
+    Ledger.open(home).close()
+    assert is_one_file(home)
+    with Ledger.open(home, read_only=True) as after:
+        assert [read_meta(after, key) for key in ("first", "second")] == ["1", "2"]
+
+
+DIES_WITH_A_LOG = """
+import os, signal, sys
+from tailwise.campaign.ledger import Ledger, write_meta
+ledger = Ledger.open(sys.argv[1])
+assert ledger.write_ahead()
+write_meta(ledger, "said", "before it died")
+with ledger.writing() as connection:
+    connection.execute("INSERT INTO meta VALUES ('half', 'x')")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_what_a_killed_program_left_in_its_log_is_there_for_whoever_comes_next(
+    ledger: Ledger, home: Path, read_only: bool
+) -> None:
+    ledger.close()
+    child(DIES_WITH_A_LOG, home).communicate()
+    assert "said" not in str((home / LEDGER_FILE).read_bytes())  # it is in the log alone
+    with Ledger.open(home, read_only=read_only) as after:
+        assert (read_meta(after, "said"), read_meta(after, "half")) == ("before it died", None)
+        assert after.read("PRAGMA integrity_check")[0][0] == "ok"
+        assert is_one_file(home) != read_only
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_ledger_that_cannot_write_has_no_log(home: Path) -> None:
+    with Ledger.open(home, read_only=True) as reader:
+        assert not reader.write_ahead()
+    assert is_one_file(home)
+
+
 # Backups
 
 
@@ -336,6 +428,19 @@ def test_a_backup_is_a_whole_ledger_and_waits_for_nobody(ledger: Ledger, tmp_pat
             tuple(row) for row in ledger.read("SELECT * FROM event")
         ]
     assert [path.name for path in copy.parent.iterdir()] == [copy.name]
+
+
+def test_a_backup_of_a_ledger_with_a_log_is_one_file(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.write_ahead()
+    write_meta(ledger, "in the log", "1")
+    copy = ledger.back_up()
+    elsewhere = tmp_path / "restored"
+    elsewhere.mkdir()
+    copy.replace(elsewhere / LEDGER_FILE)
+    assert is_one_file(elsewhere)
+    assert list(copy.parent.iterdir()) == []
+    with Ledger.open(elsewhere, read_only=True) as restored:
+        assert read_meta(restored, "in the log") == "1"
 
 
 def test_a_newer_ledger_is_refused_for_writing_and_can_be_read(ledger: Ledger, home: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tailwise.campaign.answers import Answer, record
 from tailwise.campaign.ledger import LEDGER_FILE, Ledger
 from tailwise.campaign.migrating import Step, connect, make_new, migrate, read_steps
-from tailwise.errors import BadFile, NewerLedger
+from tailwise.errors import BadFile, LedgerBusy, NewerLedger
 
 LATER = (
     Step(2, "ALTER TABLE class ADD COLUMN colour TEXT; UPDATE class SET colour = 'red';"),
@@ -229,3 +229,36 @@ def test_migrating_directly_gives_the_path_of_the_old_one(tmp_path: Path) -> Non
     kept = migrate(path, tmp_path / "backups", STEPS)
     assert kept.parent.name == "backups"
     assert (schema(kept), schema(path)) == (1, 3)
+
+
+DIES_WITH_A_LOG = """
+import os, signal, sys
+from tailwise.campaign.answers import Answer, record
+from tailwise.campaign.ledger import Ledger
+ledger = Ledger.open(sys.argv[1])
+assert ledger.write_ahead()
+record(ledger, [Answer("in-the-log", 1, "ann", "label", 1)])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_server_left_in_its_log_is_migrated_too(old: Path) -> None:
+    subprocess.run([sys.executable, "-c", DIES_WITH_A_LOG, str(old)], check=False)
+    assert (old / f"{LEDGER_FILE}-wal").stat().st_size > 0
+    with Ledger.open(old, steps=STEPS) as ledger:
+        assert ledger.read("SELECT count(*) FROM event")[0][0] == 101
+    assert not (old / f"{LEDGER_FILE}-wal").exists()  # it would be played into the new file
+    assert schema(old / LEDGER_FILE) == 3
+    (kept,) = (old / "backups").iterdir()
+    assert (schema(kept), len(events(kept))) == (1, 101)
+
+
+def test_a_ledger_whose_log_somebody_reads_is_not_migrated(old: Path) -> None:
+    subprocess.run([sys.executable, "-c", DIES_WITH_A_LOG, str(old)], check=False)
+    with Ledger.open(old, read_only=True) as reader:
+        assert reader.read("SELECT count(*) FROM event")[0][0] == 101
+        with pytest.raises(LedgerBusy, match="while somebody reads it; try again"):
+            Ledger.open(old, steps=STEPS)
+        assert reader.read("SELECT count(*) FROM event")[0][0] == 101
+    with Ledger.open(old, steps=STEPS) as ledger:
+        assert ledger.read("SELECT count(*) FROM event")[0][0] == 101

@@ -101,16 +101,14 @@ def test_a_model_whose_images_and_features_are_all_gone_cannot_be_made_again(mak
 
 
 def test_predictions_are_calibrated_probabilities_in_the_order_asked_for(make_studio: MakeStudio) -> None:
-    studio = trained(make_studio, calibration="both")
+    studio = trained(make_studio, calibration="temperature")
     asked = np.array([50, 3, 999, 17])
     said = predict(studio.campaign, asked)
     assert said.version == newest_model(studio.ledger).version
     assert said.images.tolist() == [50, 3, 17]
     np.testing.assert_allclose(said.proba.sum(axis=1), 1, rtol=1e-5)
     one = predict(studio.ledger, np.array([17]))
-    np.testing.assert_allclose(
-        one.proba[0], said.proba[2], rtol=1e-5, atol=1e-7
-    )  # the prior is the pool's, not this image's
+    np.testing.assert_allclose(one.proba[0], said.proba[2], rtol=1e-5, atol=1e-7)
     ids, sure = said.best()
     assert set(ids.tolist()) <= {1, 2, 3}
     np.testing.assert_allclose(sure, said.proba.max(axis=1))

@@ -166,12 +166,6 @@ def test_a_balance_that_is_a_number_is_not_said_twice(words: Callable[[], str]) 
     assert "λ = 0.25, learnt" in words()
 
 
-def test_the_certificate_says_no_more_than_is_known() -> None:
-    assert campaign_show.certificate(replace(CHOSEN, status="optimal")).startswith("optimal: no batch is better")
-    assert campaign_show.certificate(replace(CHOSEN, status="time limit")).endswith("certified (time limit)")
-    assert campaign_show.certificate(replace(CHOSEN, gap=None, status="greedy")).endswith("gives no bound")
-
-
 def test_of_many_classes_those_farthest_from_their_target_are_shown(words: Callable[[], str]) -> None:
     size = 40
     many = replace(

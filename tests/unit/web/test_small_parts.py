@@ -125,7 +125,7 @@ def test_quick_counts_are_always_exact(ledger: Ledger) -> None:
             say(ledger, number)
             assert counted.get(asking(ledger)).labelled == {1: number, 2: 0}
         say(ledger, 1, "bob", 2)
-        assert counted.get(asking(ledger)) == tallies.Tally({1: 2, 2: 0}, ("ada", "bob"), 1)
+        assert counted.get(asking(ledger)) == tallies.Tally(4, {1: 2, 2: 0}, ("ada", "bob"), 1)
 
 
 def test_a_round_is_counted_by_person_and_class(ledger: Ledger) -> None:

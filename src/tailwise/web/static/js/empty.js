@@ -14,7 +14,7 @@ export function emptiness(state) {
   if (link === 'denied') return 'denied';
   if (!server) return link === 'away' ? 'away' : 'starting';
   if (shown(line)) return null;
-  if (server.images?.usable === 0) return 'no images';
+  if (!server.images.usable) return 'no images';
   if (!liveClasses(state).length) return 'no classes';
   if (!server.round) return 'no round';
   if (server.round.complete) return 'complete';
@@ -46,8 +46,8 @@ const MESSAGES = {
   loading: () => message('images', 'Getting images …'),
   away: ({ trouble }) => message('away', 'The server does not answer', trouble, 'This page tries again by itself. If it was stopped, start it again with “tailwise label”.', retryButton()),
   denied: ({ trouble }) => message('key', 'The token does not fit', trouble || 'The server was started with another token.', 'Open the link that “tailwise label” has printed, or paste it here. Answers that wait in this browser are kept.', tokenForm()),
-  'no images': () => message('images', 'No images yet', 'Add a folder of images to the campaign on the command line; this page shows them when they are there.'),
-  'no classes': () => message('images', 'No classes yet', 'Add the classes on the command line; this page shows them when they are there.'),
+  'no images': () => message('images', 'No images yet', 'This campaign has no image that can be shown.', 'Stop the server, add a folder with “tailwise init CAMPAIGN --images FOLDER”, and start it again with “tailwise label”. If the files are there, “tailwise doctor CAMPAIGN” says why none can be used.'),
+  'no classes': () => message('images', 'No classes yet', 'Stop the server, add them with “tailwise classes CAMPAIGN --add NAME”, and start it again with “tailwise label”.'),
   'no round': (_, next) => message('spark', 'No round yet', 'The first batch is chosen for variety: without labels there is no model to ask yet.', next),
   complete: ({ server }, next) =>
     message('check', `Round ${server?.round?.id} is complete`, `${counted(server?.round?.answered ?? 0, 'image is', 'images are')} answered, and all of it is on disk. Now the model learns from it and chooses the images that help most.`, next, conflictHint(server?.conflicts ?? 0), backHint()),
