@@ -1,4 +1,4 @@
-"""Files mapped into memory, read-only: rows come as views without a copy, and few pages stay with the process.
+"""Files of rows: runs of rows are read, single rows are picked from a map of the file, of which few pages stay.
 
 The kernel counts every mapped page that was read as this process's memory. They are given back now and then; what is in
 the page cache stays there, so reading them again costs next to nothing.
@@ -7,7 +7,9 @@ the page cache stays there, so reading them again costs next to nothing.
 from __future__ import annotations
 
 import mmap
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import pairwise
@@ -15,9 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..errors import BadFile
 from ..types import FloatArray, IntArray
 
-MOST_OPEN = 64  # files mapped at a time: a folder may hold thousands
+MOST_OPEN = 32  # files at a time, two descriptors each: a folder may hold thousands
 MOST_RESIDENT = 128 << 20  # bytes that reads may leave mapped
 FAULT_BYTES = 2 << 20  # what the kernel may map around one row: as much as a huge page
 PICKED_PAGES = 16  # of such a size, between two looks at how much is mapped
@@ -31,7 +34,21 @@ class MappedFile:
     ) -> None:
         length = offset + shape[0] * shape[1] * dtype.itemsize
         self._map = mmap.mmap(descriptor, length, access=mmap.ACCESS_READ)
+        self._descriptor = os.dup(descriptor)
+        weakref.finalize(self, os.close, self._descriptor)
+        self._offset, self._order = offset, order
         self.array: FloatArray = np.ndarray(shape, dtype, buffer=self._map, offset=offset, order=order)
+
+    def rows(self, start: int, stop: int) -> FloatArray:
+        """Contiguous rows, read and not mapped: a page that is brought in costs more than its bytes copied."""
+        if self._order == "F" or start >= stop:
+            return self.array[start:stop]
+        rows: Any = np.empty((stop - start, self.array.shape[1]), self.array.dtype)
+        place = self._offset + start * rows.strides[0]
+        if os.preadv(self._descriptor, [memoryview(rows).cast("B")], place) < rows.nbytes:
+            raise BadFile("a file of the matrix has become shorter while it was read; begin again with whole files")
+        result: FloatArray = rows
+        return result
 
     def let_go(self) -> None:
         """Give the pages back; views stay valid, and the kernel brings pages again when they are read."""
@@ -48,10 +65,8 @@ class Mapped:
         self._touched = 0
 
     def run(self, key: int, make: Callable[[], MappedFile], start: int, stop: int) -> FloatArray:
-        """Contiguous rows of a file, as a view."""
-        rows: FloatArray = self._file(key, make).array[start:stop]
-        self._touch(rows.nbytes)
-        return rows
+        """Contiguous rows of a file."""
+        return self._file(key, make).rows(start, stop)
 
     def pick(self, key: int, make: Callable[[], MappedFile], rows: IntArray) -> FloatArray:
         """Rows of a file by ascending number, copied."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..types import Float64Array, FloatArray, IntArray
-from .blocks import map_blocks, rows_per_block, widen
+from .blocks import map_blocks, product, rows_per_block, widen
 from .checks import row_problems
 from .exact import exact_sum, fixed_point_sums
 from .top_k import TopK
@@ -193,8 +193,7 @@ class Shard:
         """P·y of some rows."""
         if isinstance(self.matrix, TopK):
             return self.matrix.times(where, y)
-        product: Float64Array = self.read(where).astype(np.float64, copy=False) @ y
-        return product
+        return product(self.matrix[where], y)
 
     def _fill(self, key: int, work: Callable[[slice], Float64Array]) -> None:
         """Keep a column that is made block by block."""

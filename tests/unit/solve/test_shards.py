@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailwise.score.softmax import entropy
-from tailwise.solve.blocks import smallest, widen_half
+from tailwise.solve.blocks import map_blocks, product, rows_per_block, smallest, widen_half
 from tailwise.solve.shards import LocalHands, Rows, shard_bounds
 
 SHARDS = (1, 2, 4, 8)
@@ -35,6 +35,23 @@ def test_negative_and_non_finite_halves_are_widened_by_the_slow_way() -> None:
     assert np.array_equal(widen_half(odd), odd.astype(np.float32), equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_product_is_that_in_float64_whatever_was_in_the_scratch_before(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    for size in (50, 3, 0, 700, 20):
+        block, y = rng.dirichlet(np.full(9, 0.02), size=size).astype(dtype), rng.normal(size=9)
+        np.testing.assert_allclose(product(block, y), block.astype(np.float64) @ y, rtol=1e-13, atol=1e-15)
+    odd = np.array([[-0.0, 1.0], [0.25, -0.5]], dtype=dtype)
+    assert product(odd, np.array([2.0, 4.0])).tolist() == [4.0, -1.5]
+
+
+@given(st.integers(0, 500), st.integers(1, 60), st.integers(1, 5))
+def test_blocks_come_in_order_and_cover_everything(size: int, step: int, threads: int) -> None:
+    found = map_blocks(size, step, lambda where: list(range(size))[where], threads)
+    assert [number for part in found for number in part] == list(range(size))
+    assert all(len(part) == step for part in found[:-1])
+
+
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(0, 31))
 def test_smallest_is_a_stable_sort_cut_off(values: list[int], count: int) -> None:
     array = np.array(values, dtype=float)
@@ -47,7 +64,7 @@ def test_shards_cover_all_rows_and_begin_where_blocks_do(size: int, classes: int
     bounds = shard_bounds(size, classes, count)
     assert (bounds[0], bounds[-1], len(bounds)) == (0, size, count + 1)
     assert (np.diff(bounds) >= 0).all()
-    step = max(64, (1 << 18) // classes)
+    step = rows_per_block(classes)
     assert all(border % step == 0 or border == size for border in bounds.tolist())
 
 
