@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
@@ -71,17 +72,37 @@ def passes(path: str) -> Answer:
     """Seconds of a pass u − P·y, and of reading the file, in turns, so that both see the same machine."""
     from threadpoolctl import threadpool_limits
 
+    from tailwise.score.softmax import entropy
     from tailwise.solve.shards import Rows
     from tailwise.solve.source import open_proba
 
     rows = Rows(open_proba(path))
     cost, y = rows.hold(np.zeros(rows.size)), np.linspace(-1.0, 1.0, rows.classes)
-    read_file(path)  # into the page cache
+    answer: Answer = {"scan": timed(lambda: rows.scan(entropy, tolerance=5e-3)).seconds}
     with threadpool_limits(limits=1, user_api="blas"):
-        pairs = [
-            (timed(lambda: rows.priced(cost, y)).seconds, timed(lambda: read_file(path)).seconds) for _ in range(TURNS)
-        ]
-    return {"pass": median(one for one, _ in pairs), "read": median(other for _, other in pairs)}
+        for prefix, before in (("cold ", forget), ("", read_file)):
+            pairs = [
+                (_after(before, path, lambda: rows.priced(cost, y)), _after(before, path, lambda: read_file(path)))
+                for _ in range(TURNS)
+            ]
+            answer |= {
+                f"{prefix}pass": median(one for one, _ in pairs),
+                f"{prefix}read": median(two for _, two in pairs),
+            }
+    return answer
+
+
+def _after(before: Callable[[str], None], path: str, call: Callable[[], object]) -> float:
+    """Seconds of a call on a file that was brought into memory, or out of it, before."""
+    before(path)
+    return timed(call).seconds
+
+
+def forget(path: str) -> None:
+    """Have the system drop what it holds of a file in memory, so that the next read is from the disk."""
+    with Path(path).open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def read_file(path: str) -> None:
@@ -98,14 +119,18 @@ def _judge(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
         return
     yield sheet.at_most("gap", answer["gap"], LIMITS["gap"], answer["status"])
     yield sheet.at_most("resident memory, GB", answer["memory"], LIMITS["memory"], f"{answer['own']:.2f} GB its own")
-    share = answer["read"] / answer["pass"]
-    note = f"a pass {answer['pass']:.2f} s, a read {answer['read']:.2f} s"
-    yield sheet.at_least("throughput of a pass, in reads of the file", share, LIMITS["throughput"], note)
+    share = answer["cold read"] / answer["cold pass"]
+    note = f"a pass {answer['cold pass']:.2f} s, a read {answer['cold read']:.2f} s"
+    yield sheet.at_least("throughput of a pass beside a plain read, from the disk", share, LIMITS["throughput"], note)
+    cached = f"a pass {answer['pass']:.2f} s, a read {answer['read']:.2f} s"
+    yield sheet.tell("the same where the file is in memory", answer["read"] / answer["pass"], cached)
+    yield sheet.tell("seconds of a pass", answer["pass"])
+    yield sheet.tell("seconds of the scan", answer["scan"])
     yield sheet.tell("seconds", answer["seconds"])
 
 
 ROW = Row(
     NAME,
-    "gap ≤ 1e-4 with less than 1.5 GB resident; a pass runs at ≥ 60 % of the throughput of reading the file",
+    "gap ≤ 1e-4, less than 1.5 GB resident; a pass has ≥ 60 % of the throughput of reading the file from the disk",
     measure,
 )
