@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.quality.defaults import defaults_table
 from benchmarks.quality.studies import STUDIES, Study
+from tailwise.bench.config import Experiment
 from tailwise.bench.results import Row
 from tailwise.bench.runner import keep_results, run_experiment, status_of
 from tailwise.bench.store import Store
@@ -50,10 +51,7 @@ def main() -> int:
 
 def run_study(study: Study, data: Path, *, run: bool) -> tuple[list[Row], bool]:
     """Run a study and write what is there of it; all rows, and whether a trial failed."""
-    experiment = study.make()
-    experiment = experiment.model_copy(
-        update={"pool": experiment.pool.model_copy(update={"path": str(data / study.data)})}
-    )
+    experiment = at(study, data)
     store = Store(RUNS / study.name)
     failed: dict[str, str] = {}
     if run:
@@ -70,8 +68,16 @@ def run_study(study: Study, data: Path, *, run: bool) -> tuple[list[Row], bool]:
             class_names=store.class_names(),
         )  # fmt: skip
         publish(store.folder, RESULTS / study.name)
+        write_whole(RESULTS / study.name / "experiment.toml", at(study, Path()).to_toml().encode())
         print(f"{study.name}: {len(rows)} rows; {page}", file=sys.stderr)
     return rows, bool(failed)
+
+
+def at(study: Study, data: Path) -> Experiment:
+    """The experiment of a study on a folder of data."""
+    experiment = study.make()
+    pool = experiment.pool.model_copy(update={"path": str(data / study.data)})
+    return experiment.model_copy(update={"pool": pool})
 
 
 def publish_defaults(found: Mapping[Study, Sequence[Row]]) -> None:
@@ -89,7 +95,7 @@ def publish_defaults(found: Mapping[Study, Sequence[Row]]) -> None:
 def publish(source: Path, target: Path) -> None:
     """What is small enough to keep with the project: tables as CSV and Markdown, figures as PNG, all rows."""
     shutil.rmtree(target, ignore_errors=True)
-    for pattern in ("results.csv", "experiment.toml", "tables/*.csv", "tables/*.md", "figures/*.png"):
+    for pattern in ("results.csv", "tables/*.csv", "tables/*.md", "figures/*.png"):
         for file in sorted(source.glob(pattern)):
             place = target / file.relative_to(source)
             place.parent.mkdir(parents=True, exist_ok=True)
