@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.quality.defaults import defaults_table
+from benchmarks.quality.published import Continued, by_trial, read_published
 from benchmarks.quality.studies import STUDIES, Study
 from tailwise.bench.config import Experiment
 from tailwise.bench.results import Row
 from tailwise.bench.runner import keep_results, run_experiment, status_of
-from tailwise.bench.store import Store
+from tailwise.bench.store import write_rows
 from tailwise.bench.sweep import kept_sweeps
 from tailwise.cli.bench_show import Lines
 from tailwise.files import write_whole
@@ -32,6 +33,8 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder with the feature files and CIFAR-10")
     parser.add_argument("--only", action="append", default=[], help="a study; may be given more than once")
     parser.add_argument("--minutes", type=float, default=None, help="start no study after so many minutes")
+    parser.add_argument("--processes", type=int, default=None, help="one per core, unless told otherwise")
+    parser.add_argument("--anew", action="store_true", help="run also what is published under docs/results")
     parser.add_argument("--report-only", action="store_true", help="write the results of what is there")
     parser.add_argument("--list", action="store_true", help="show the studies and stop")
     given = parser.parse_args()
@@ -43,23 +46,34 @@ def main() -> int:
     found: dict[Study, list[Row]] = {}
     for study in wanted:
         late = given.minutes is not None and time.monotonic() - started > 60 * given.minutes
-        found[study], failed = run_study(study, given.data, run=not (given.report_only or late))
+        store = Continued(RUNS / study.name, {} if given.anew else by_trial(read_published(results_file(study))))
+        run = not (given.report_only or late)
+        found[study], failed = run_study(study, given.data, store, given.processes, run=run)
         failures += failed
-    publish_defaults({study: rows for study, rows in found.items() if study.compares and rows})
+    if any(study.compares for study in wanted):
+        publish_defaults(found)
     return failures
 
 
-def run_study(study: Study, data: Path, *, run: bool) -> tuple[list[Row], bool]:
+def results_file(study: Study) -> Path:
+    """Where the rows of a study are published."""
+    return RESULTS / "defaults" / f"{study.name}.csv" if study.compares else RESULTS / study.name / "results.csv"
+
+
+def run_study(
+    study: Study, data: Path, store: Continued, processes: int | None, *, run: bool
+) -> tuple[list[Row], bool]:
     """Run a study and write what is there of it; all rows, and whether a trial failed."""
     experiment = at(study, data)
-    store = Store(RUNS / study.name)
     failed: dict[str, str] = {}
     if run:
         status = status_of(experiment, store)
         print(f"\n{study.name}: {status.complete} of {status.trials} trials are done", file=sys.stderr)
-        failed = run_experiment(experiment, store, watchers=(Lines(status.trials - status.complete),))
+        failed = run_experiment(
+            experiment, store, processes=processes, watchers=(Lines(status.trials - status.complete),)
+        )
     if not store.folder.is_dir():
-        return [], bool(failed)
+        store.folder.mkdir(parents=True)
     rows = keep_results(experiment, store)
     if rows and not study.compares:
         sweeps = [sweep_of(content) for content in kept_sweeps(experiment, store)]
@@ -81,15 +95,19 @@ def at(study: Study, data: Path) -> Experiment:
 
 
 def publish_defaults(found: Mapping[Study, Sequence[Row]]) -> None:
-    """All variants in one table, with the rows behind it."""
-    if not found:
+    """All variants in one table, those that were published before too, with the rows behind it."""
+    target = RESULTS / "defaults"
+    variants = [study for study in STUDIES if study.compares]
+    known = {study: found.get(study) or read_published(results_file(study)) for study in variants}
+    known = {study: rows for study, rows in known.items() if rows}
+    if not known:
         return
-    grid, target = defaults_table(found), RESULTS / "defaults"
+    grid = defaults_table(known)
     target.mkdir(parents=True, exist_ok=True)
     write_whole(target / "defaults.md", markdown(grid).encode())
     write_whole(target / "defaults.csv", tidy_csv(grid))
-    for study in found:
-        shutil.copyfile(RUNS / study.name / "results.csv", target / f"{study.name}.csv")
+    for study, rows in known.items():
+        write_rows(list(rows), results_file(study))
 
 
 def publish(source: Path, target: Path) -> None:
