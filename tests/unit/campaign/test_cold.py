@@ -24,7 +24,8 @@ def test_main_axes_are_those_of_an_exact_decomposition() -> None:
     exact = np.linalg.norm(centred[:50, None] - centred[None, :50], axis=2)
     found = np.linalg.norm(short[:50, None] - short[None, :50], axis=2)
     np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-2)  # all that there is lies along six axes
-    assert np.array_equal(others, short[:7])
+    # seven rows and five hundred may be multiplied in different orders, which differ in the last bits
+    np.testing.assert_allclose(others, short[:7], rtol=1e-4, atol=1e-4)
     spreads = short.std(axis=0)
     assert (np.diff(spreads) <= 1e-3).all()
 
