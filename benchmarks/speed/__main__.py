@@ -65,7 +65,7 @@ def main() -> None:
     print(machine())
     found: list[Measured] = []
     for row in ROWS:
-        if asked.only in (None, row.name):
+        if not asked.only or row.name in asked.only:
             before = results.source_state()
             fresh = _measure(row, run)
             found += fresh
@@ -76,7 +76,12 @@ def main() -> None:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="Measure the speed of Tailwise.")
-    parser.add_argument("--only", choices=[row.name for row in ROWS], help="measure one row")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[row.name for row in ROWS],
+        help="measure one row; may be given more than once",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer seeds, shorter limits for peers")
     parser.add_argument("--no-peers", action="store_true", help="leave out other solvers and libraries")
     parser.add_argument("--list", action="store_true", help="show the rows and stop")

@@ -19,6 +19,7 @@ from .timing import timed
 
 NAME = "ray"
 TURNS = 30
+SHARDS = (1, 2, 8)
 SIMULATED = 64  # shards
 BUDGET_SHARE = 100
 GATHERED = 1 << 18  # as in tailwise.solve.shards
@@ -50,7 +51,7 @@ def scaling(path: str) -> Answer:
     budget = matrix.shape[0] // BUDGET_SHARE
     here = tailwise.select(path, budget, balance=1.0)
     with connect("ray", cpus=2) as cluster:
-        for shards in (1, 2):
+        for shards in SHARDS:
             hands = RayHands(matrix, cluster, shards, threads=1)
             rows = Rows(hands=hands)
             cost, y = rows.hold(np.zeros(rows.size)), np.linspace(-1.0, 1.0, rows.classes)
@@ -66,7 +67,7 @@ def scaling(path: str) -> Answer:
 
 def _judge_scaling(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
     yield sheet.at_least("picks are those of the local engine (1 = yes)", float(answer["same"]), 1.0)
-    for shards in (1, 2):
+    for shards in SHARDS:
         yield sheet.tell(f"milliseconds of one question to {shards} shard(s)", 1e3 * answer[f"question {shards}"])
     yield sheet.tell("speed of a pass, two processes against one", answer["pass 1"] / answer["pass 2"])
     yield sheet.tell("seconds of select, local, both cores", answer["local seconds"])

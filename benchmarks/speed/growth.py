@@ -64,7 +64,7 @@ def draw(sizes: np.ndarray, seconds: np.ndarray, memory: np.ndarray) -> None:
         fitted = slope(sizes[-3:], values[-3:])
         ax.loglog(sizes, values[-1] * (sizes / sizes[-1]), "--", color="#999999", linewidth=1)
         place = (sizes[0], values[-1] * sizes[0] / sizes[-1])
-        ax.annotate("∝ N", place, color="#777777", xytext=(4, 4), textcoords="offset points")
+        ax.annotate("∝ N", place, color="#777777", xytext=(12, -2), textcoords="offset points")
         ax.set_xlabel("rows (100 classes, half precision, from a file)")
         ax.set_ylabel(label)
         ax.set_title(f"slope {fitted:.2f} over the largest three", fontsize=10)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -59,13 +61,33 @@ def solve(path: str) -> Answer:
     size = np.load(path, mmap_mode="r").shape[0]
     watch = Watch()
     watch.start()
-    ran = timed(lambda: tailwise.select(path, size // BUDGET_SHARE, balance=1.0))
+    with asked_shards() as asked:
+        ran = timed(lambda: tailwise.select(path, size // BUDGET_SHARE, balance=1.0))
     watch.done.set()
     watch.join()
     return {
         "gap": ran.result.gap, "status": ran.result.status, "seconds": ran.seconds,
-        "memory": watch.resident / 1e9, "own": watch.own / 1e9,
+        "memory": watch.resident / 1e9, "own": watch.own / 1e9, "in shards": sum(asked), "questions": len(asked),
     }  # fmt: skip
+
+
+@contextmanager
+def asked_shards() -> Iterator[list[float]]:
+    """The seconds that each question to the shards takes."""
+    from tailwise.solve.shards import LocalHands
+
+    ask, seconds = LocalHands.ask, []
+
+    def timed_ask(hands: LocalHands, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        ran = timed(lambda: ask(hands, method, arguments))
+        seconds.append(ran.seconds)
+        return ran.result
+
+    LocalHands.ask = timed_ask  # type: ignore[method-assign]
+    try:
+        yield seconds
+    finally:
+        LocalHands.ask = ask  # type: ignore[method-assign]
 
 
 def passes(path: str) -> Answer:
@@ -127,6 +149,8 @@ def _judge(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
     yield sheet.tell("seconds of a pass", answer["pass"])
     yield sheet.tell("seconds of the scan", answer["scan"])
     yield sheet.tell("seconds", answer["seconds"])
+    yield sheet.tell("seconds in the shards", answer["in shards"])
+    yield sheet.tell("questions to the shards", answer["questions"])
 
 
 ROW = Row(
