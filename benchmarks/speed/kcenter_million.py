@@ -67,8 +67,8 @@ def pick(folder: str, seed: int, case: dict[str, int]) -> Answer:  # noqa: ARG00
     chooser = strategies.make("kcenter", balance=LAM)
     predictions = Predictions(
         place / "proba.npy",
-        embeddings=place / "pool.npy",  # type: ignore[arg-type] # a path, where the type is as narrow as that
-        labelled_embeddings=place / "labelled.npy",  # type: ignore[arg-type]
+        embeddings=place / "pool.npy",
+        labelled_embeddings=place / "labelled.npy",
     )
     counts = np.load(place / "counts.npy")
     found = timed(lambda: chooser.select(predictions, Case(**case).budget, counts=counts))

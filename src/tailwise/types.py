@@ -48,8 +48,10 @@ class Matrix(Protocol):
         ...
 
 
-Proba: TypeAlias = "FloatArray | Matrix | str | Path"
-"""Probabilities (N, C): an array (float16/32/64, memory-mapped or not), a `TopK`, or a path or URL to them."""
+AnyMatrix: TypeAlias = "FloatArray | Matrix | str | Path"
+"""A float matrix wherever it is: an array (memory-mapped or not), or a path or URL to one."""
+Proba: TypeAlias = AnyMatrix
+"""Probabilities (N, C) in float16/32/64; a `TopK` too."""
 
 Progress: TypeAlias = Callable[[float, str], None]
 """Called now and then with the share of the work that is done, 0 to 1, and what is being done."""
@@ -66,15 +68,15 @@ class Predictions:
     Attributes
     ----------
     proba: (N, C) softmax probabilities, or a path to them.
-    embeddings: (N, d) penultimate-layer features of the pool.
+    embeddings: (N, d) penultimate-layer features of the pool, or a path to them.
     labelled_embeddings: (L, d) the same of the labelled set; L may be 0.
     mc_proba: (T, N, C) softmax of T dropout passes.
     labelledness: (N,) probability of being labelled, from VAAL's discriminator.
     """
 
     proba: Proba
-    embeddings: FloatArray | None = None
-    labelled_embeddings: FloatArray | None = None
+    embeddings: AnyMatrix | None = None
+    labelled_embeddings: AnyMatrix | None = None
     mc_proba: FloatArray | None = None
     labelledness: FloatArray | None = None
 

@@ -22,7 +22,7 @@ import tailwise
 from tailwise.cli.outcome import run
 from tailwise.errors import BadFile, BadProbabilities
 from tailwise.solve import npy_files
-from tailwise.solve.matrices import location_of, open_matrix
+from tailwise.solve.matrices import open_matrix
 
 PROBA = np.random.default_rng(0).dirichlet([4.0, 2.0, 1.0, 0.5, 0.25], size=240).astype(np.float32)
 COUNTS = [9, 5, 3, 2, 1]
@@ -104,7 +104,7 @@ def test_rows_are_those_that_were_stored(pool: str, key: str, monkeypatch: pytes
     assert np.array_equal(matrix[rows], PROBA[rows])
     again = pickle.loads(pickle.dumps(matrix))
     assert np.array_equal(again[:], PROBA)
-    assert location_of(again) == f"{pool}/{key}"
+    assert again.location == f"{pool}/{key}"
 
 
 @pytest.mark.parametrize("key", ["shards", "dataset", "proba.npy", "proba.parquet"])

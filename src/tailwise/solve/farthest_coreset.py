@@ -80,7 +80,7 @@ def _farthest_first(start: Start, budget: int) -> IntArray:
 
 
 def _cut(start: Start, where: slice | IntArray) -> Start:
-    """Some rows of the pool, in memory (or still in the file, where it is memory-mapped)."""
+    """Some rows of the pool, in memory."""
     return replace(
         start, pool=np.asarray(start.pool[where]),
         norms=start.norms[where], squared=start.squared[where], nearest=start.nearest[where],

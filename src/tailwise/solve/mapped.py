@@ -44,9 +44,12 @@ class MappedFile:
         if self._order == "F" or start >= stop:
             return self.array[start:stop]
         rows: Any = np.empty((stop - start, self.array.shape[1]), self.array.dtype)
-        place = self._offset + start * rows.strides[0]
-        if os.preadv(self._descriptor, [memoryview(rows).cast("B")], place) < rows.nbytes:
-            raise BadFile("a file of the matrix has become shorter while it was read; begin again with whole files")
+        place, rest = self._offset + start * rows.strides[0], memoryview(rows).cast("B")
+        while rest:  # one call gives at most 2 GiB
+            got = os.preadv(self._descriptor, [rest], place)
+            if not got:
+                raise BadFile("a file of the matrix has become shorter while it was read; begin again with whole files")
+            place, rest = place + got, rest[got:]
         result: FloatArray = rows
         return result
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import BadFile
 from ..types import Matrix as Matrix
 from .file_matrix import FileMatrix
-from .npy_files import NpyMatrix, open_npy
+from .npy_files import NpyMatrix, mapped_rows, open_npy
 from .parquet import open_parquet
 from .spool import SpooledMatrix
 from .stores import Disk, Found, Store, shown_place, store_at
@@ -45,15 +45,12 @@ def open_matrix(where: str | Path) -> FileMatrix:
 
 
 def as_matrix(values: object) -> Matrix:
-    """A path or URL opened; an array, or a matrix that is open already, as it is."""
+    """A path or URL opened; a memory-mapped array by its file; an array, or what is open already, as it is."""
     if isinstance(values, str | Path):
         return open_matrix(values)
+    if isinstance(values, np.memmap) and (mapped := mapped_rows(values)) is not None:
+        return mapped
     return values if isinstance(values, FileMatrix) else np.asanyarray(values)
-
-
-def location_of(matrix: object) -> str | None:
-    """The path or URL that a matrix can be opened from again, elsewhere too; None of one in memory."""
-    return matrix.location if isinstance(matrix, FileMatrix) else None
 
 
 def natural(name: str) -> tuple[list[str | int], str]:

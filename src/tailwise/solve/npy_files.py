@@ -1,8 +1,9 @@
-"""Matrices in .npy files, one or many: on this machine as mapped views, from an object store as ranges of bytes."""
+"""Matrices in .npy files, one or many: read where they lie on this machine, from an object store as ranges of bytes."""
 
 from __future__ import annotations
 
 import io
+import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,7 +73,7 @@ class NpyMatrix(FileMatrix):
         return NpyMatrix, (self.store, self.files)
 
     def run(self, start: int, stop: int) -> FloatArray:
-        """A view where the rows lie in one file."""
+        """Contiguous rows, read from one file or several."""
         runs = [self._run(part, start, stop) for part in self.parts(start, stop)]
         return runs[0] if len(runs) == 1 else np.concatenate(runs)
 
@@ -91,6 +92,30 @@ class NpyMatrix(FileMatrix):
 
     def _opener(self, part: int) -> Callable[[], MappedFile]:
         return partial(map_npy, self.files[part])
+
+
+def mapped_rows(array: np.memmap[Any, Any]) -> NpyMatrix | None:
+    """The rows of a memory-mapped array, read from its file, so that they do not stay in memory.
+
+    None where the file does not hold them as they are: changed copies, columns picked out, a file that is gone.
+    """
+    whole: Any = array._mmap  # type: ignore[attr-defined]
+    rows_follow = array.ndim == 2 and array.flags.c_contiguous and array.size
+    if not rows_follow or whole is None or array.filename is None or array.mode == "c":
+        return None
+    first = np.frombuffer(whole, np.uint8).__array_interface__["data"][0]
+    mapped_from = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
+    offset = mapped_from + array.__array_interface__["data"][0] - first
+    path = Path(array.filename)
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return None
+    if size < offset + array.nbytes:
+        return None
+    rows, columns = array.shape
+    file = NpyFile(str(path.absolute()), size, offset, rows, columns, array.dtype, fortran=False)
+    return NpyMatrix(Disk(str(path)), (file,))
 
 
 def map_npy(file: NpyFile) -> MappedFile:

@@ -44,13 +44,30 @@ class Program:
 
     def hidden(self, indices: IntArray) -> float:
         """The most by which the value of a batch may be larger than `value`: 0 but for a sparse softmax."""
-        scores = float(self.cost.hidden.at(indices).sum()) if self.cost.hidden else 0.0
-        return scores + (self.lam * float(self.rows.hidden_l1().at(indices).sum()) if self.rows.sparse else 0.0)
+        return self.hidden_cost(indices) + self.hidden_distance(indices)
+
+    def hidden_cost(self, indices: IntArray) -> float:
+        """The most by which uᵀz may be larger; it is never smaller."""
+        return float(self.cost.hidden.at(indices).sum()) if self.cost.hidden else 0.0
+
+    def hidden_distance(self, indices: IntArray) -> float:
+        """The most by which λ·dist(Pᵀz, ·) may be larger or smaller."""
+        if not self.rows.sparse or self.lam == 0:
+            return 0.0
+        return self.lam * float(self.rows.hidden_l1().at(indices).sum())
 
     @property
     def separable(self) -> bool:
         """True where Pᵀz cannot be steered or does not matter: the b cheapest rows are optimal."""
         return self.lam == 0 or self.budget in (0, self.rows.size) or self.rows.classes == 1
+
+
+PROVEN = 1e-6  # a gap below one in a million is called optimal
+
+
+def proven(value: float, bound: float) -> str:
+    """What may be said of the best batch for a program that is solved exactly: it may still hide something."""
+    return "optimal" if gap_between(value, bound) <= PROVEN else "best found"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..types import Float64Array, IntArray
 from .blocks import smallest
-from .program import Program, Solution
+from .program import Program, Solution, proven
 
 
 def solve_one_hot(program: Program, labels: IntArray) -> Solution:
@@ -22,7 +22,8 @@ def solve_one_hot(program: Program, labels: IntArray) -> Solution:
     counts = np.bincount(labels[picks], minlength=program.rows.classes).astype(np.float64)
     value = float(program.cost.at(picks).sum()) + program.lam * program.ranges.distance(counts)
     ordered = picks[np.argsort(price[picks], kind="stable")]
-    return Solution(ordered, value, value, "optimal", np.zeros(program.rows.classes))
+    hidden = program.hidden_cost(picks)  # of a sparse softmax the labels are known, and costs can only be larger
+    return Solution(ordered, value, value, proven(value + hidden, value), np.zeros(program.rows.classes), hidden)
 
 
 def marginal_prices(program: Program, labels: IntArray) -> Float64Array:

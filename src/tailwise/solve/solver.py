@@ -14,7 +14,7 @@ from .dual import DualPoint, maximise, sparse_bound
 from .exchange import kick, pair_descent
 from .halves import MOST_COORDINATES, rechoose
 from .newton import Part
-from .program import Effort, Program, Report, Solution, silent
+from .program import PROVEN, Effort, Program, Report, Solution, proven, silent
 from .rounding import Core, anneal, open_core, swap_descent
 
 SWAP_CORE = 200  # rows, or two per class
@@ -29,7 +29,6 @@ RECHOSEN_SWAPS = 4
 RECHOSEN_WIDTHS = (20.0, 40.0)  # rows, counted from the threshold
 ANNEAL_STEPS = 2_000  # and as many more after each round through the cores
 EXACT_ROWS = 40  # branch and bound on so few rows takes a second or two
-PROVEN = 1e-6  # a gap below one in a million is called optimal
 
 
 def solve(
@@ -55,9 +54,9 @@ def _cheapest(program: Program) -> Solution:
     """The b cheapest rows, which are optimal where Pᵀz is fixed or free of cost."""
     picks = program.cost.smallest(program.budget)
     value, hidden = program.value(picks), program.hidden(picks)
+    bound = value - program.hidden_distance(picks)
     ordered = picks[np.argsort(program.cost.at(picks), kind="stable")]
-    status = "optimal" if hidden <= PROVEN * max(1.0, abs(value)) else "best found"
-    return Solution(ordered, value, value, status, np.zeros(program.rows.classes), hidden)
+    return Solution(ordered, value, bound, proven(value + hidden, bound), np.zeros(program.rows.classes), hidden)
 
 
 def _open(core: Core, bound: float, effort: Effort) -> bool:

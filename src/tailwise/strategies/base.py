@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, TypeVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from ..balance.target import Target
@@ -123,16 +122,3 @@ class ScoreStrategy(Base):
     def scores(self, _task: Task, _predictions: Predictions) -> Float64Array | None:
         """One number per row, larger = more wanted, (N,); None where `softmax_score` has said it all."""
         return None
-
-
-def pool_matrix(array: object, name: str, rows: int | None) -> Any:  # noqa: ANN401 - a float array of the user's dtype
-    """A finite float matrix with one row per image, checked."""
-    matrix = np.asarray(array)
-    if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating):
-        raise BadInput(f"{name} must be a float matrix (images × features), but is {matrix.dtype} {matrix.shape}")
-    if rows is not None and len(matrix) != rows:
-        raise BadInput(f"{name} has {len(matrix)} rows, but the probabilities have {rows}")
-    finite = np.isfinite(matrix).all(axis=1)
-    if not finite.all():
-        raise BadInput(f"{name} holds NaN or infinity in row {int(np.flatnonzero(~finite)[0])}")
-    return matrix

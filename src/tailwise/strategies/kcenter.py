@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,14 +12,12 @@ from ..solve.blocks import map_blocks
 from ..solve.farthest_coreset import Coreset, covering_radius, find_coreset
 from ..solve.farthest_distances import Start, measure
 from ..solve.greedy import GreedyPicks, k_center
+from ..solve.matrices import Matrix, as_matrix
 from ..solve.path import find_lam
 from ..solve.shards import Column
 from ..types import Predictions, Selection
-from .base import Base, pool_matrix, strategy
+from .base import Base, strategy
 from .task import Task
-
-if TYPE_CHECKING:
-    from ..solve.matrices import Matrix
 
 CHECKED_BYTES = 4 << 20  # looked at a time for NaN and infinity
 
@@ -90,32 +87,22 @@ def _tell(task: Task, start: Start, coreset: Coreset, picks: GreedyPicks) -> Non
 
 def both_embeddings(task: Task, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
     """Pool (N, d) and labelled (L, d) embeddings, in memory, checked."""
-    pool = pool_matrix(predictions.embeddings, "embeddings", task.rows.size)
-    labelled = pool_matrix(predictions.labelled_embeddings, "labelled_embeddings", None)
-    _check_features(pool, labelled)
-    return pool, labelled
+    pool, labelled = _both_matrices(task, predictions)
+    return np.asarray(pool), np.asarray(labelled)
 
 
 def _both_matrices(task: Task, predictions: Predictions) -> tuple[Matrix, Matrix]:
     """Pool (N, d) and labelled (L, d) embeddings where they are, in memory or in files, checked block by block."""
-    pool = _checked(_opened(predictions.embeddings), "embeddings", task.rows.size)
-    labelled = _checked(_opened(predictions.labelled_embeddings), "labelled_embeddings", None)
-    _check_features(pool, labelled)
+    pool = _checked(predictions.embeddings, "embeddings", task.rows.size)
+    labelled = _checked(predictions.labelled_embeddings, "labelled_embeddings", None)
+    if pool.shape[1] != labelled.shape[1]:
+        raise BadInput(f"embeddings have {pool.shape[1]} features, but labelled_embeddings have {labelled.shape[1]}")
     return pool, labelled
 
 
-def _opened(given: object) -> Matrix:
-    if isinstance(given, str | Path):
-        from ..solve.matrices import open_matrix
-
-        return open_matrix(given)
-    there = all(hasattr(given, name) for name in ("shape", "dtype", "__getitem__"))
-    matrix: Matrix = cast("Matrix", given) if there else np.asarray(given)
-    return matrix
-
-
-def _checked(matrix: Matrix, name: str, rows: int | None) -> Matrix:
+def _checked(given: object, name: str, rows: int | None) -> Matrix:
     """A finite float matrix with one row per image; no more than a block per core is read at a time."""
+    matrix = as_matrix(given)
     shape, dtype = tuple(matrix.shape), np.dtype(matrix.dtype)
     if len(shape) != 2 or not np.issubdtype(dtype, np.floating):
         raise BadInput(f"{name} must be a float matrix (images × features), but is {dtype} {shape}")
@@ -130,11 +117,6 @@ def _checked(matrix: Matrix, name: str, rows: int | None) -> Matrix:
     if (bad := next((row for row in found if row is not None), None)) is not None:
         raise BadInput(f"{name} holds NaN or infinity in row {bad}")
     return matrix
-
-
-def _check_features(pool: Matrix, labelled: Matrix) -> None:
-    if pool.shape[1] != labelled.shape[1]:
-        raise BadInput(f"embeddings have {pool.shape[1]} features, but labelled_embeddings have {labelled.shape[1]}")
 
 
 def _typical(picks: GreedyPicks) -> float:

@@ -19,7 +19,7 @@ import pytest
 import tailwise
 from tailwise.errors import BadFile
 from tailwise.solve import mapped, npy_files, parquet, spool
-from tailwise.solve.matrices import as_matrix, location_of, open_matrix
+from tailwise.solve.matrices import as_matrix, open_matrix
 
 SIZES = (7, 0, 1, 40, 12, 3, 3, 3, 3, 3, 25)  # rows of the shards, one of them empty
 Write = Callable[[Path, np.ndarray], Path]
@@ -152,7 +152,7 @@ def test_a_pickle_is_a_description_that_opens_again(write: Write, proba: np.ndar
     again = pickle.loads(pickle.dumps(matrix))
     assert np.array_equal(again[5:9], before)
     assert np.array_equal(np.asarray(again), proba)
-    assert location_of(again) == location_of(matrix)
+    assert again.location == matrix.location
 
 
 @pytest.mark.parametrize("write", [one_npy, one_row_group])
@@ -215,7 +215,34 @@ def test_arrays_and_open_matrices_are_taken_as_they_are(proba: np.ndarray, tmp_p
     matrix = open_matrix(one_npy(tmp_path, proba))
     assert as_matrix(matrix) is matrix
     assert as_matrix(proba) is proba
-    assert location_of(proba) is None
+
+
+def test_a_mapped_array_is_read_from_its_file(proba: np.ndarray, tmp_path: Path) -> None:
+    mapped_array = np.load(one_npy(tmp_path, proba), mmap_mode="r")
+    for some in (mapped_array, mapped_array[3:], mapped_array[7:19]):
+        matrix = as_matrix(some)
+        assert isinstance(matrix, npy_files.NpyMatrix)
+        assert np.array_equal(matrix[:], np.asarray(some))
+        assert np.array_equal(matrix[np.array([0, 2, 5])], np.asarray(some)[[0, 2, 5]])
+
+
+def test_a_mapped_array_that_its_file_does_not_hold_is_taken_as_it_is(proba: np.ndarray, tmp_path: Path) -> None:
+    path = one_npy(tmp_path, proba)
+    changed = np.load(path, mmap_mode="c")
+    changed[0] = changed[1]
+    mapped_array = np.load(path, mmap_mode="r")
+    for some in (changed, mapped_array[::2], mapped_array[:, 1:], mapped_array[:0], mapped_array + 1):
+        assert as_matrix(some) is some
+    path.unlink()
+    assert as_matrix(mapped_array) is mapped_array
+
+
+def test_a_read_of_more_bytes_than_one_call_gives_is_whole(
+    proba: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda file, into, place: read(file, [into[0][:37]], place))
+    assert np.array_equal(open_matrix(one_npy(tmp_path, proba))[:], proba)
 
 
 # Parts are read once, by all threads

@@ -42,20 +42,39 @@ def best_value(proba: Float64Array, scores: Float64Array, budget: int, lam: floa
 
 @pytest.mark.parametrize("lam", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("kept", [1, 3, 7, 8])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_certificate_holds_for_every_softmax_that_keeps_the_same(seed: int, kept: int, lam: float) -> None:
+@pytest.mark.parametrize(("seed", "budget"), [(0, 4), (1, 4), (2, 4), (3, 13), (4, 13), (5, 13)])
+def test_the_certificate_holds_for_every_softmax_that_keeps_the_same(
+    seed: int, budget: int, kept: int, lam: float
+) -> None:
     rng = np.random.default_rng(seed)
     dense = softmax_rows(13, 8, seed)
     sparse = TopK.of(dense, kept)
-    batch = tailwise.select(sparse, 4, balance=lam)
-    omega = np.full(8, 0.5)
+    batch = tailwise.select(sparse, budget, balance=lam)
+    omega = np.full(8, budget / 8)
     for true in (dense, *(concentrated(sparse, rng) for _ in range(6))):
         scores = entropy(true)
         value = lam * np.abs(omega - true[batch.indices].sum(axis=0)).sum() - scores[batch.indices].sum()
         assert value <= batch.objective + batch.hidden + 1e-9
-        assert best_value(true, scores, 4, lam, omega) >= batch.bound - 1e-9
+        assert best_value(true, scores, budget, lam, omega) >= batch.bound - 1e-9
     most = batch.objective + batch.hidden
     assert batch.gap == pytest.approx((most - batch.bound) / max(1, abs(most)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pseudo_labels_are_known_of_a_sparse_softmax_but_not_their_entropies(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dense = softmax_rows(12, 6, seed, spread=2.0)
+    sparse = TopK.of(dense, 3)
+    chooser = tailwise.strategies.make("entropy-l1-pseudo-label", balance=0.7)
+    batch = chooser.select(tailwise.Predictions(sparse), 4)
+    for true in (dense, *(concentrated(sparse, rng) for _ in range(6))):
+        one_hot, scores = np.eye(6)[true.argmax(axis=1)], entropy(true)
+        omega = np.full(6, 4 / 6)
+        value = 0.7 * np.abs(omega - one_hot[batch.indices].sum(axis=0)).sum() - scores[batch.indices].sum()
+        assert value <= batch.objective + batch.hidden + 1e-9
+        assert best_value(one_hot, scores, 4, 0.7, omega) >= batch.bound - 1e-9
+    assert batch.hidden > 0.01
+    assert batch.status == "best found"
 
 
 def test_one_kept_but_all_is_the_whole_softmax() -> None:
