@@ -208,18 +208,18 @@ class Campaign:
     def next(
         self, budget: int | None = None, *, strategy: str | None = None, balance: str | float | None = None,
         seed: int | None = None, overlap: int | None = None, dry_run: bool = False, allow_unfinished: bool = False,
-        report: Progress = unheard,
+        skipped: bool = False, report: Progress = unheard,
     ) -> Proposal:  # fmt: skip
         """Train on what is labelled and open the next round: `campaign.next(100)`; with `dry_run`, only propose it.
 
         What is not given is taken from the settings; the seed is the number of the round. With `allow_unfinished`,
-        though the last round has images left.
+        though the last round has images left; with `skipped`, also of images that people have skipped.
         """
         from .choosing import next_round
 
         return next_round(
             self, budget, strategy=strategy, balance=balance, seed=seed, overlap=overlap, dry_run=dry_run,
-            allow_unfinished=allow_unfinished, report=report,
+            allow_unfinished=allow_unfinished, skipped=skipped, report=report,
         )  # fmt: skip
 
     def import_labels(

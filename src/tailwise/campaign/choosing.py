@@ -24,39 +24,53 @@ from .features import Embedding, embed
 from .ledger import Ledger
 from .models import describe, head_named, new_version, save, train, with_features
 from .past import HasLedger, Labelled, labelled_set, ledger_of
-from .rounds import Pick, Round, current_round, open_round
+from .rounds import COUNTS_IN_ROUND, Pick, Round, current_round, open_round
 from .state import Settings, read_settings
 from .wording import many
 
 ON_PIXELS = ("vaal",)  # its nets look at images, and a campaign has features
 
 # Usable, said of by nobody, nor of an image with the same bytes, and not settled; and not waiting in the open round.
+# With :skipped, also those that were skipped and nothing else.
 _CANDIDATES = """
 SELECT i.id FROM image AS i
 WHERE i.trouble IS NULL AND i.duplicate_of IS NULL AND i.sha256 IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM spoken WHERE spoken.image_id = i.id)
     AND NOT EXISTS (SELECT 1 FROM image AS d JOIN spoken ON spoken.image_id = d.id WHERE d.duplicate_of = i.id)
-    AND (:again OR NOT EXISTS (
-        SELECT 1 FROM round_image AS w JOIN round AS r ON r.id = w.round_id
-        WHERE w.image_id = i.id AND r.closed_at IS NULL
-    ))
+    AND (
+        :again
+        OR (:skipped AND EXISTS (SELECT 1 FROM answer WHERE answer.image_id = i.id))
+        OR NOT EXISTS (
+            SELECT 1 FROM round_image AS w JOIN round AS r ON r.id = w.round_id
+            WHERE w.image_id = i.id AND r.closed_at IS NULL
+        )
+    )
 ORDER BY i.id
 """
-_SPOKEN = "WITH spoken AS MATERIALIZED (SELECT image_id FROM answer UNION SELECT image_id FROM settled)"
-_PENDING = """
+_SPOKEN = """
+WITH spoken AS MATERIALIZED (
+    SELECT image_id FROM answer WHERE NOT :skipped OR kind <> 'skip' UNION SELECT image_id FROM settled
+)
+"""
+_PENDING = f"""
 SELECT coalesce(sum(CASE WHEN settled OR lost THEN 0 ELSE max(wanted - given, 0) END), 0) AS answers,
     coalesce(sum(NOT (settled OR lost OR given >= wanted)), 0) AS images, count(*) AS total
 FROM (
-    SELECT r.wanted, (SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id) AS given,
+    SELECT r.wanted,
+        (SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id AND {COUNTS_IN_ROUND}) AS given,
         EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = r.image_id) AS settled,
         i.trouble IS NOT NULL OR i.duplicate_of IS NOT NULL AS lost
-    FROM round_image AS r JOIN image AS i ON i.id = r.image_id WHERE r.round_id = ?
+    FROM round_image AS r JOIN round AS o ON o.id = r.round_id JOIN image AS i ON i.id = r.image_id WHERE r.round_id = ?
 )
 """
 _COUNTS = """
 SELECT count(*) AS images, coalesce(sum(trouble IS NOT NULL), 0) AS quarantined,
     coalesce(sum(trouble IS NULL AND duplicate_of IS NOT NULL), 0) AS duplicates,
-    coalesce(sum(trouble IS NULL AND duplicate_of IS NULL AND id IN (SELECT image_id FROM spoken)), 0) AS answered
+    coalesce(sum(trouble IS NULL AND duplicate_of IS NULL AND id IN (SELECT image_id FROM spoken)), 0) AS answered,
+    coalesce(sum(
+        trouble IS NULL AND duplicate_of IS NULL
+        AND id IN (SELECT image_id FROM spoken INTERSECT SELECT image_id FROM verdict WHERE outcome = 'skipped')
+    ), 0) AS skipped
 FROM image
 """
 
@@ -131,6 +145,7 @@ class Request:
     overlap: int
     dry_run: bool
     allow_unfinished: bool
+    skipped: bool
     settings: Settings
 
 
@@ -152,7 +167,7 @@ class Chosen:
 def next_round(
     campaign: HasLedger | Ledger, budget: int | None = None, *, strategy: str | None = None,
     balance: str | float | None = None, seed: int | None = None, overlap: int | None = None, dry_run: bool = False,
-    allow_unfinished: bool = False, report: Progress = unheard,
+    allow_unfinished: bool = False, skipped: bool = False, report: Progress = unheard,
 ) -> Proposal:  # fmt: skip
     """Choose the images to label next and open a round with them.
 
@@ -163,12 +178,13 @@ def next_round(
     seed: equal labels and equal seeds give equal rounds; None: the number of the round.
     dry_run: only propose; nothing at all is written.
     allow_unfinished: open the round though the last one is not finished; its unanswered images return to the pool.
+    skipped: choose also from the images that people have skipped and not answered.
     report: called with the share that is done and what is being done.
     """
     ledger = ledger_of(campaign)
     asked = _request(
         ledger, budget=budget, strategy=strategy, balance=balance, seed=seed, overlap=overlap, dry_run=dry_run,
-        allow_unfinished=allow_unfinished,
+        allow_unfinished=allow_unfinished, skipped=skipped,
     )  # fmt: skip
     pending = _check_finished(ledger, asked)
     candidates = _candidates(ledger, asked)
@@ -198,15 +214,18 @@ def pending_answers(ledger: Ledger) -> Pending | None:
     return Pending(current.id, row["images"], row["answers"], row["total"])
 
 
-def candidate_images(ledger: Ledger, *, with_open_round: bool = False) -> IntArray:
-    """The images that a round may be chosen from, ids ascending; those of the open round only where asked for."""
-    rows = ledger.read(f"{_SPOKEN} {_CANDIDATES}", {"again": with_open_round})
+def candidate_images(ledger: Ledger, *, with_open_round: bool = False, skipped: bool = False) -> IntArray:
+    """The images that a round may be chosen from, ids ascending; those of the open round only where asked for.
+
+    What was skipped does not come back by itself, round after round; `skipped` asks for it.
+    """
+    rows = ledger.read(f"{_SPOKEN} {_CANDIDATES}", {"again": with_open_round, "skipped": skipped})
     return np.array([row[0] for row in rows], dtype=np.int64)
 
 
 def _request(
     ledger: Ledger, *, budget: int | None, strategy: str | None, balance: str | float | None, seed: int | None,
-    overlap: int | None, dry_run: bool, allow_unfinished: bool,
+    overlap: int | None, dry_run: bool, allow_unfinished: bool, skipped: bool,
 ) -> Request:  # fmt: skip
     """Settle what was not said, and check what was."""
     usual = read_settings(ledger)
@@ -225,7 +244,7 @@ def _request(
     if not dry_run and ledger.read_only:
         raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing, or ask for a dry run")
     draw = _next_number(ledger) if seed is None else int(seed)
-    return Request(int(size), name, weight, draw, int(answers), dry_run, allow_unfinished, usual)
+    return Request(int(size), name, weight, draw, int(answers), dry_run, allow_unfinished, skipped, usual)
 
 
 def _next_number(ledger: Ledger) -> int:
@@ -256,18 +275,19 @@ def _check_classes(labelled: Labelled) -> None:
 
 
 def _candidates(ledger: Ledger, asked: Request) -> IntArray:
-    candidates = candidate_images(ledger, with_open_round=asked.allow_unfinished)
+    candidates = candidate_images(ledger, with_open_round=asked.allow_unfinished, skipped=asked.skipped)
     if len(candidates) < asked.budget:
         raise _exhausted(ledger, asked, len(candidates))
     return candidates
 
 
 def _exhausted(ledger: Ledger, asked: Request, left: int) -> PoolExhausted:
-    row = ledger.read(f"{_SPOKEN} {_COUNTS}")[0]
+    row = ledger.read(f"{_SPOKEN} {_COUNTS}", {"skipped": asked.skipped})[0]
+    again = f"; {many(row['skipped'], 'image was', 'images were')} skipped: skipped=True (--skipped) takes these, too"
     return PoolExhausted(
         f"asked for {many(asked.budget, 'image')}, but only {left:,} {'is' if left == 1 else 'are'} left to choose "
         f"from: of {many(row['images'], 'image')} {row['answered']:,} are answered, {row['duplicates']:,} duplicates "
-        f"and {row['quarantined']:,} in quarantine; lower the budget or add images"
+        f"and {row['quarantined']:,} in quarantine; lower the budget or add images{again if row['skipped'] else ''}"
     )
 
 
@@ -425,7 +445,7 @@ def _write(
 def _still_open(ledger: Ledger, asked: Request, picks: tuple[Pick, ...]) -> tuple[Pick, ...]:
     """Those picks that nobody has answered while they were being chosen; and the round before is still finished."""
     _check_finished(ledger, asked)
-    left = set(candidate_images(ledger, with_open_round=asked.allow_unfinished).tolist())
+    left = set(candidate_images(ledger, with_open_round=asked.allow_unfinished, skipped=asked.skipped).tolist())
     kept = tuple(pick for pick in picks if pick.image in left)
     if not kept:
         raise PoolExhausted("all images chosen were answered while they were being chosen; choose again")

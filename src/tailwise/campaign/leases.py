@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..errors import BadInput
 from .ledger import Ledger, now
 from .names import clean_annotator
+from .rounds import COUNTS_IN_ROUND
 from .waiting import keep_waiting
 
 SECONDS = 600.0
@@ -41,7 +42,8 @@ def lease(
     """Up to `how_many` images of a round for one person: those that it holds first, then free ones by rank.
 
     With `predicted` only images that the model takes for this class, the most confident first. An image is free
-    while fewer people than it wants have answered it or hold it; nobody is asked twice. Leases are renewed.
+    while fewer people than it wants have answered it or hold it; who skips it leaves its place to others. Nobody is
+    asked twice in a round. Leases are renewed.
     """
     name = clean_annotator(annotator)
     _check(how_many, seconds)
@@ -96,6 +98,7 @@ def release(ledger: Ledger, annotator: str, images: Sequence[int] | None = None)
 _COLUMNS = "SELECT i.id, i.key, i.width, i.height, w.rank, r.predicted, r.confidence"
 _PICKED = """
 CROSS JOIN round_image AS r ON r.round_id = :round AND r.image_id = w.image_id
+CROSS JOIN round AS o ON o.id = r.round_id
 CROSS JOIN image AS i ON i.id = w.image_id
 """
 _HELD = (
@@ -106,13 +109,16 @@ _OPEN = f"""
 WHERE NOT EXISTS (SELECT 1 FROM lease AS m WHERE m.image_id = w.image_id AND m.annotator = :me)
 """
 
-# Of those that want answers, free for :me — not answered by :me, and places left beside those who answered or hold it.
-_FREE = """
+# Of those that want answers, free for :me — :me has said nothing of it, and places are left beside those who answered
+# or hold it.
+_FREE = f"""
     AND (:predicted IS NULL OR r.predicted = :predicted)
-    AND NOT EXISTS (SELECT 1 FROM answer AS a WHERE a.image_id = w.image_id AND a.annotator = :me)
+    AND NOT EXISTS (
+        SELECT 1 FROM answer AS a WHERE a.image_id = w.image_id AND a.annotator = :me AND {COUNTS_IN_ROUND}
+    )
     AND r.wanted > (
         SELECT count(*) FROM (
-            SELECT a.annotator FROM answer AS a WHERE a.image_id = w.image_id
+            SELECT a.annotator FROM answer AS a WHERE a.image_id = w.image_id AND a.kind <> 'skip'
             UNION SELECT l.annotator FROM lease AS l WHERE l.image_id = w.image_id AND l.annotator <> :me
         )
     )

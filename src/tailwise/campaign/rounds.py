@@ -12,6 +12,10 @@ from ..errors import BadInput, UnknownName
 from .ledger import Ledger, now
 from .names import clean_annotator
 
+# Of answers `a` to an image `r` of a round `o`: all but skips that were said before the round. A skip is no answer, but
+# who has skipped an image is done with it for the round, and so is the round if nobody else wants it.
+COUNTS_IN_ROUND = "(a.kind <> 'skip' OR a.round_id >= r.round_id OR (a.round_id IS NULL AND a.at >= o.opened_at))"
+
 
 @dataclass(frozen=True, slots=True)
 class Pick:
@@ -71,9 +75,9 @@ class RoundProgress:
 
     round_id: int
     images: int
-    done: int  # images with all the answers they want, or settled, or in quarantine by now
+    done: int  # images with all the answers or skips they want, or settled, or in quarantine by now
     remaining: int  # images that are not done
-    answers: int  # standing answers to its images
+    answers: int  # standing answers to its images, skips among them
     mine: int  # of these, by the person asked about
     complete: bool
 
@@ -173,16 +177,20 @@ def list_models(ledger: Ledger) -> list[ModelRow]:
     return [_model(row) for row in ledger.read("SELECT * FROM model ORDER BY at, version")]
 
 
-_PROGRESS = """
+_PROGRESS = f"""
 SELECT count(*) AS images, coalesce(sum(given >= wanted OR settled OR lost), 0) AS done,
     coalesce(sum(given), 0) AS answers, coalesce(sum(mine), 0) AS mine
 FROM (
     SELECT r.wanted,
-        (SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id) AS given,
-        (SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id AND a.annotator = :me) AS mine,
+        (SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id AND {COUNTS_IN_ROUND}) AS given,
+        (
+            SELECT count(*) FROM answer AS a
+            WHERE a.image_id = r.image_id AND a.annotator = :me AND {COUNTS_IN_ROUND}
+        ) AS mine,
         EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = r.image_id) AS settled,
         i.trouble IS NOT NULL OR i.duplicate_of IS NOT NULL AS lost
-    FROM round_image AS r JOIN image AS i ON i.id = r.image_id WHERE r.round_id = :round
+    FROM round_image AS r JOIN round AS o ON o.id = r.round_id JOIN image AS i ON i.id = r.image_id
+    WHERE r.round_id = :round
 )
 """
 

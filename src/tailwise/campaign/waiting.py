@@ -1,7 +1,8 @@
 """The images of a round that still want answers, by rank: a round in, a temporary table of the writer out.
 
-It is counted from the events once and kept in step by triggers, so that who asks for images does not pass over all
-that are answered. Nothing of it is in the file; it is rolled back with its transaction.
+A skip is no answer: an image that somebody skipped still wants one of others. The table is counted from the events once
+and kept in step by triggers, so that who asks for images does not pass over all that are answered. Nothing of it is in
+the file; it is rolled back with its transaction.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sqlite3
 _WANTS = """
 SELECT r.rank, r.image_id FROM round_image AS r JOIN image AS i ON i.id = r.image_id
 WHERE r.round_id = (SELECT round_id FROM waiting_of) AND i.trouble IS NULL AND i.duplicate_of IS NULL
-    AND r.wanted > (SELECT count(*) FROM answer AS a WHERE a.image_id = i.id)
+    AND r.wanted > (SELECT count(*) FROM answer AS a WHERE a.image_id = i.id AND a.kind <> 'skip')
     AND NOT EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = i.id)
 """
 

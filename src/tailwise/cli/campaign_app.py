@@ -72,6 +72,9 @@ def next_(
     allow_unfinished: Annotated[
         bool, typer.Option("--allow-unfinished", help="Also when the last round waits for answers; it ends then.")
     ] = False,
+    skipped: Annotated[
+        bool, typer.Option("--skipped", help="Choose also from the images that people have skipped.")
+    ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -88,7 +91,7 @@ def next_(
 
     wishes = {
         "budget": budget, "strategy": strategy, "balance": balance, "seed": seed, "overlap": overlap,
-        "allow_unfinished": allow_unfinished, "dry_run": dry_run,
+        "allow_unfinished": allow_unfinished, "skipped": skipped, "dry_run": dry_run,
     }  # fmt: skip
     run_next(folder, wishes, Form.of(as_json=as_json, quiet=quiet))
 

@@ -325,7 +325,9 @@ def next_steps(status: Status, folder: Path) -> list[tuple[str, str]]:
         return steps
     if status.labelled:
         steps.append((command("advise", folder), "is another round worth it?"))
-    return [*steps, (command("next", folder), "choose what to label next")]
+    steps.append((command("next", folder), "choose what to label next"))
+    again = f"the same, also from the {many(status.skipped, 'image that was', 'images that were')} skipped"
+    return [*steps, *([(command("next", folder, "--skipped"), again)] if status.skipped else [])]
 
 
 def show_advice(advice: Advice, folder: Path) -> None:

@@ -21,6 +21,7 @@ from tailwise.campaign.answers import Answer, record, settle
 from tailwise.campaign.choosing import candidate_images, next_round, pending_answers
 from tailwise.campaign.cold import choose_cold
 from tailwise.campaign.features import embed
+from tailwise.campaign.leases import lease
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import fault_of, load, predict
 from tailwise.campaign.rounds import current_round, find_model, list_models, list_rounds, round_picks
@@ -166,6 +167,23 @@ def test_only_images_of_which_nobody_has_said_anything_are_candidates(make_studi
     studio.say([copy], cls=1)  # and so of image 8, which has the same bytes
     left = set(candidate_images(studio.ledger).tolist())
     assert everything - left == {1, 2, 3, 4, 5, 8}
+
+
+def test_what_was_skipped_comes_back_only_where_it_is_asked_for(make_studio: MakeStudio) -> None:
+    studio = make_studio({"a": 5, "b": 5})
+    first = [pick.image for pick in next_round(studio.campaign, 4).picks]
+    studio.say(first[:2])
+    studio.say(first[2:], kind="skip")
+    assert pending_answers(studio.ledger).images == 0  # one person alone has finished the round
+    studio.say(first[3:], "bob", kind="other")  # and another one has helped with one that was skipped
+    assert not set(candidate_images(studio.ledger).tolist()) & set(first)
+    assert set(candidate_images(studio.ledger, skipped=True).tolist()) & set(first) == {first[2]}
+    with pytest.raises(PoolExhausted, match=r"1 image was skipped: skipped=True \(--skipped\) takes these, too"):
+        next_round(studio.campaign, 7)
+    second = studio.campaign.next(7, skipped=True)
+    assert first[2] in {pick.image for pick in second.picks}
+    assert pending_answers(studio.ledger).answers == 7
+    assert lease(studio.ledger, 2, "ann", 7)[-1].rank == 7  # who has skipped it is asked again, in the new round
 
 
 def test_images_of_the_open_round_return_to_the_pool_only_where_that_is_allowed(make_studio: MakeStudio) -> None:

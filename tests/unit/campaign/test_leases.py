@@ -34,6 +34,10 @@ def answer(ledger: Ledger, image: int, annotator: str, key: str | None = None) -
     record(ledger, [Answer(key or f"key-{annotator}-{image:04d}", image, annotator, "label", 1)])
 
 
+def skip(ledger: Ledger, image: int, annotator: str, key: str | None = None, number: int | None = None) -> None:
+    record(ledger, [Answer(key or f"skip-{annotator}-{image:04d}", image, annotator, "skip", round_id=number)])
+
+
 def test_images_come_by_rank_and_each_goes_to_one_person(ledger: Ledger) -> None:
     open_with(ledger, [7, 3, 9, 1, 5])
     assert ids(ledger, "ann", 2) == [7, 3]
@@ -120,6 +124,59 @@ def test_who_took_back_a_second_thought_takes_one_place_not_two(ledger: Ledger) 
     undo(ledger, "undo-0001", "ann")  # the first stands again, and she may be about to answer
     assert [one.image for one in lease(ledger, 1, "bob", 1)] == [1]
     assert lease(ledger, 1, "eve", 1) == []
+
+
+def test_a_skipped_image_goes_to_somebody_else_and_not_to_the_same_person_again(ledger: Ledger) -> None:
+    open_with(ledger, [1, 2, 3])
+    assert ids(ledger, "ann", 3) == [1, 2, 3]
+    for image in (1, 2, 3):
+        skip(ledger, image, "ann")
+    assert ids(ledger, "ann", 3) == []
+    assert ids(ledger, "bob", 2) == [1, 2]
+    assert ids(ledger, "eve", 3) == [3]
+    answer(ledger, 1, "bob")
+    skip(ledger, 2, "bob")
+    assert ids(ledger, "eve", 3) == [3, 2]
+
+
+def test_a_skip_does_not_use_up_a_second_opinion(ledger: Ledger) -> None:
+    open_with(ledger, [1], wanted=2)
+    skip(ledger, 1, "ann")
+    assert [ids(ledger, who, 1) for who in ("bob", "eve", "zoe")] == [[1], [1], []]
+    answer(ledger, 1, "bob")
+    assert ids(ledger, "zoe", 1) == []
+    answer(ledger, 1, "eve")
+    assert progress(ledger, 1).answers == 3
+    assert ids(ledger, "zoe", 1) == []
+
+
+def test_one_person_alone_finishes_a_round_by_skipping_and_others_may_still_answer(ledger: Ledger) -> None:
+    open_with(ledger, [1, 2])
+    answer(ledger, 1, "ann")
+    skip(ledger, 2, "ann")
+    assert progress(ledger, 1).complete
+    assert (ids(ledger, "ann", 2), ids(ledger, "bob", 2)) == ([], [2])
+
+
+def test_who_takes_a_skip_back_has_the_image_again(ledger: Ledger) -> None:
+    open_with(ledger, [1])
+    skip(ledger, 1, "ann", "the-skip-01")
+    undo(ledger, "undo-0001", "ann")
+    assert [one.image for one in lease(ledger, 1, "ann", 1)] == [1]
+    assert not progress(ledger, 1).complete
+
+
+def test_a_skip_of_an_earlier_round_asks_anew_in_the_next_one(ledger: Ledger) -> None:
+    first = open_with(ledger, [1, 2])
+    skip(ledger, 1, "ann", number=first)
+    skip(ledger, 2, "ann", number=first)
+    second = open_with(ledger, [1, 2])
+    assert progress(ledger, first).complete
+    assert progress(ledger, second, "ann").remaining == 2
+    assert ids(ledger, "ann", 2, number=second) == [1, 2]
+    skip(ledger, 1, "ann", "again-0001", number=second)
+    assert ids(ledger, "ann", 2, number=second) == [2]
+    assert progress(ledger, second, "ann").mine == 1
 
 
 def test_renewing_keeps_what_is_still_held(ledger: Ledger) -> None:
@@ -245,6 +302,7 @@ class Leasing(RuleBasedStateMachine):
         self.clock = 1_000 * MINUTE
         self.held: dict[tuple[int, str], int] = {}  # until
         self.answered: dict[tuple[int, str], str] = {}  # key
+        self.skipped: set[tuple[int, str]] = set()  # of the answered
         self.keys = 0
 
     def key(self) -> str:
@@ -253,7 +311,7 @@ class Leasing(RuleBasedStateMachine):
 
     def takers(self, image: int) -> set[str]:
         holders = {who for (i, who), until in self.held.items() if i == image and until > self.clock}
-        return holders | {who for i, who in self.answered if i == image}
+        return holders | {who for i, who in self.answered.keys() - self.skipped if i == image}
 
     @rule(who=st.sampled_from(PEOPLE), how_many=st.integers(1, 4))
     def ask(self, who: str, how_many: int) -> None:
@@ -273,6 +331,15 @@ class Leasing(RuleBasedStateMachine):
         key = self.key()
         answer(self.ledger, image, who, key)
         self.answered[image, who] = key
+        self.skipped.discard((image, who))
+        self.held.pop((image, who), None)
+
+    @rule(who=st.sampled_from(PEOPLE), image=st.integers(1, 4))
+    def pass_over(self, who: str, image: int) -> None:
+        key = self.key()
+        skip(self.ledger, image, who, key)
+        self.answered[image, who] = key
+        self.skipped.add((image, who))
         self.held.pop((image, who), None)
 
     @rule(who=st.sampled_from(PEOPLE), image=st.integers(1, 4))

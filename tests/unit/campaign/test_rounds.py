@@ -131,7 +131,7 @@ def test_progress_is_counted_from_what_people_said(ledger: Ledger) -> None:
     assert counted("ann") == (1, 4, 2, 2)
     answer(ledger, 2, "bob", "other")
     assert counted("bob") == (2, 3, 3, 1)
-    answer(ledger, 3, "bob", "skip")  # a skip is an answer: the round goes on
+    answer(ledger, 3, "bob", "skip")  # no answer, but nobody else needs to be waited for
     assert counted() == (3, 2, 4, 0)
     settle(ledger, key="settle-0001", image=4, annotator="eve", class_id=1)
     assert counted() == (4, 1, 4, 0)

@@ -31,17 +31,19 @@ def wanting(ledger: Ledger, number: int = 1) -> list[int]:
     """The same by going through all that was ever said."""
     events = ledger.read("SELECT * FROM event ORDER BY id")
     taken_back = {event["undoes"] for event in events if event["kind"] == "undo"}
-    answered, settled = defaultdict(set), set()
+    said: defaultdict[int, dict[str, str]] = defaultdict(dict)  # image → person → kind of the last answer
+    settled = set()
     for event in events:
         if event["id"] not in taken_back and event["kind"] in ("label", "other", "skip"):
-            answered[event["image_id"]].add(event["annotator"])
+            said[event["image_id"]][event["annotator"]] = event["kind"]
         elif event["id"] not in taken_back and event["kind"].startswith("settle"):
             settled.add(event["image_id"])
     usable = {row[0] for row in ledger.read("SELECT id FROM image WHERE trouble IS NULL AND duplicate_of IS NULL")}
     picks = ledger.read("SELECT * FROM round_image WHERE round_id = ? ORDER BY rank", (number,))
     return [
         pick["image_id"] for pick in picks
-        if pick["image_id"] in usable - settled and len(answered[pick["image_id"]]) < pick["wanted"]
+        if pick["image_id"] in usable - settled
+        and sum(kind != "skip" for kind in said[pick["image_id"]].values()) < pick["wanted"]
     ]  # fmt: skip
 
 
@@ -52,7 +54,7 @@ def something(ledger: Ledger, dice: random.Random, key: str) -> None:
         case 0 | 1 | 2:
             record(ledger, [Answer(key, image, who, "label", dice.randint(1, 3))])
         case 3:
-            record(ledger, [Answer(key, image, who, dice.choice(["other", "skip"]))])
+            record(ledger, [Answer(key, image, who, dice.choice(["other", "skip", "skip"]))])
         case 4 | 5:
             undo(ledger, key, who)
         case 6:

@@ -73,6 +73,14 @@ def test_the_commands_that_make_sense_now_are_named(status: Status, verbs: list[
     assert [line for line, _ in steps] == [f"tailwise {verb} 'my zoo'" for verb in verbs]
 
 
+def test_how_to_ask_again_about_what_was_skipped_is_named_once_the_round_is_complete() -> None:
+    status = replace(BARE, round=ROUND, progress=DONE, labelled=3, skipped=2)
+    assert campaign_show.next_steps(status, Path("zoo"))[-1] == (
+        "tailwise next zoo --skipped", "the same, also from the 2 images that were skipped"
+    )  # fmt: skip
+    assert len(campaign_show.next_steps(replace(status, progress=HALF), Path("zoo"))) == 1
+
+
 def test_what_waits_on_the_page_is_told_in_one_step() -> None:
     status = replace(BARE, round=ROUND, progress=HALF, conflicts=1)
     assert campaign_show.next_steps(status, Path("zoo")) == [
