@@ -18,7 +18,7 @@ from ..errors import BadInput
 from ..types import Progress, unheard
 from .classes import list_classes
 from .formats import FORMATS, Kind, Record
-from .images import list_folders
+from .images import folder_names, list_folders
 from .ledger import Ledger
 from .past import HasLedger, ledger_of
 from .scanning import real_path
@@ -115,14 +115,14 @@ def write_export(
     kept = [_in_split(row, shares) for row in rows if not (row.trouble and kind.copies)]
     if with_predictions:
         kept = _with_predictions(ledger, kept, report)
-    places = {(row.record.path, row.record.sha256): (folders[row.folder], row.record.path) for row in kept}
+    places = {row.record.path: (folders[row.folder], row.record.within or row.record.path) for row in kept}
     asked = 0
 
     def source(record: Record) -> Path:
         nonlocal asked
         asked += 1
         report(min(asked / max(len(kept), 1), 1.0), f"writing {many(len(kept), 'record')}")
-        folder, path = places[record.path, record.sha256]
+        folder, path = places[record.path]
         return real_path(folder, path) if kind.copies else folder / path
 
     names = tuple(one.name for one in list_classes(ledger))
@@ -145,7 +145,11 @@ def records(
 def read_rows(ledger: Ledger, *, unlabelled: bool, every_answer: bool) -> list[Row]:
     """What the ledger says, by image and then by person."""
     said = _ANSWERS if every_answer else f"{_DECIDED} UNION ALL {_ASIDE}" if unlabelled else _DECIDED
-    return [_row(row) for row in ledger.read(_ROWS.format(said=said, join="LEFT" if unlabelled else ""))]
+    names = folder_names(ledger)
+    return [
+        _row(row, names[row["folder_id"]])
+        for row in ledger.read(_ROWS.format(said=said, join="LEFT" if unlabelled else ""))
+    ]
 
 
 def format_of(out: Path) -> str:
@@ -193,22 +197,23 @@ def split_of(content: str, shares: Mapping[str, float]) -> str:
     return names[min(int(np.searchsorted(edges, drawn, side="right")), len(names) - 1)]
 
 
-def _row(row: sqlite3.Row) -> Row:
+def _row(row: sqlite3.Row, folder: str) -> Row:
     kind: Kind = row["kind"]
     record = Record(
-        row["path"],
+        f"{folder}/{row['path']}" if folder else row["path"],
         row["name"],
         annotator=row["annotator"] or "",
         at=row["at"],
         model_version=row["model_version"] or "",
         kind=kind,
         sha256=row["sha256"] or "",
+        within=row["path"] if folder else "",
     )
     return Row(row["id"], row["folder_id"], row["trouble"] or "", record)
 
 
 def _in_split(row: Row, shares: Mapping[str, float]) -> Row:
-    split = split_of(row.record.sha256 or row.record.path, shares)
+    split = split_of(row.record.sha256 or row.record.within or row.record.path, shares)
     return replace(row, record=replace(row.record, split=split)) if split else row
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import permutations
 from pathlib import Path
 
 from ..errors import BadFile, UnknownName
@@ -65,6 +66,33 @@ def index(ledger: Ledger, folder: str | Path, report: Progress = unheard) -> Ind
 def list_folders(ledger: Ledger) -> dict[int, Path]:
     """The folders that were indexed, by id."""
     return {row["id"]: Path(row["path"]) for row in ledger.read("SELECT id, path FROM folder ORDER BY id")}
+
+
+def folder_names(ledger: Ledger) -> dict[int, str]:
+    """What a path begins with, by the id of its folder: nothing, unless two folders hold images of the same name.
+
+    Then it is the name of the folder; where two are called alike, as many parts of their paths as tell them apart.
+    """
+    rows = ledger.read("SELECT path FROM image GROUP BY path HAVING count(DISTINCT folder_id) > 1 LIMIT 1")
+    folders = list_folders(ledger)
+    if not rows:
+        return dict.fromkeys(folders, "")
+    return dict(zip(folders, short_names(list(folders.values())), strict=True))
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The ends of paths, of equally many parts and as few as tell them apart; none begins like another.
+
+    >>> short_names([Path("/data/one"), Path("/data/two")]), short_names([Path("/a/photos"), Path("/b/photos")])
+    (['one', 'two'], ['a/photos', 'b/photos'])
+    """
+    parts = [folder.parts[1:] for folder in folders]
+    longest = max((len(one) for one in parts), default=1)
+    for count in range(1, longest + 1):
+        ends = ["/".join(one[-count:]) for one in parts]
+        if not any(f"{one}/".startswith(f"{other}/") for one, other in permutations(ends, 2)):
+            break
+    return ends
 
 
 def folders_in_use(ledger: Ledger) -> list[Path]:

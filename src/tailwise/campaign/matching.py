@@ -8,17 +8,18 @@ from __future__ import annotations
 import posixpath
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from .formats.base import Record
 from .formats.label_studio_tasks import path_of
+from .images import folder_names
 from .ledger import Ledger
 
 _IMAGES = """
-SELECT i.id, i.key, f.path AS folder, i.path, i.sha256, i.duplicate_of,
+SELECT i.id, i.key, i.folder_id, f.path AS folder, i.path, i.sha256, i.duplicate_of,
     EXISTS (SELECT 1 FROM event AS e WHERE e.image_id = i.id) AS spoken_of
 FROM image AS i JOIN folder AS f ON f.id = i.folder_id ORDER BY i.id
 """
@@ -32,6 +33,7 @@ class Place:
     key: str
     folder: str
     path: str
+    name: str  # as exports call it: the path, after the name of the folder where two hold images of the same name
     sha256: str
     duplicate_of: int | None
     spoken_of: bool  # whether anybody has ever answered it
@@ -46,8 +48,10 @@ class Matcher:
     """All images of a campaign, to be found by what a record says."""
 
     def __init__(self, ledger: Ledger) -> None:
+        names = folder_names(ledger)
         rows = [
-            Place(row["id"], row["key"], row["folder"], row["path"], row["sha256"] or "", row["duplicate_of"],
+            Place(row["id"], row["key"], row["folder"], row["path"],
+                  f"{names[row['folder_id']]}/{row['path']}".lstrip("/"), row["sha256"] or "", row["duplicate_of"],
                   bool(row["spoken_of"]))
             for row in ledger.read(_IMAGES)
         ]  # fmt: skip
@@ -56,6 +60,7 @@ class Matcher:
         self._folders = sorted({row.folder for row in rows}, key=len, reverse=True)
         self._by_sha256 = _grouped((row.sha256, row) for row in rows if row.sha256)
         self._by_path = _grouped((_normal(row.path), row) for row in rows)
+        self._by_name = _grouped((_normal(row.name), row) for row in rows if row.name != row.path)
 
     def find(self, record: Record, *, by_name: bool = False) -> Place | str:
         """The image, or why there is none; `by_name` does not ask for the bytes."""
@@ -63,7 +68,7 @@ class Matcher:
             return self._by_bytes(record)
         named = self._named(record.path)
         if len({row.sha256 or row.id for row in named}) > 1:
-            return f"{len(named)} images are called so; give the path below the images' folder, or the sha256"
+            return _ambiguous(named)
         return self._original(named[0]) if named else "no image has that name"
 
     def _by_bytes(self, record: Record) -> Place | str:
@@ -97,8 +102,8 @@ class Matcher:
         normal = _normal(path)
         inside = [(folder, normal[len(folder) + 1 :]) for folder in self._folders if normal.startswith(f"{folder}/")]
         rows = [row for folder, below in inside for row in self._by_path.get(below, []) if row.folder == folder]
-        rows = rows or self._by_path.get(normal, [])
-        exact = [row for row in rows if row.path == path or str(row.file) == path]
+        rows = rows or self._by_name.get(normal) or self._by_path.get(normal, [])
+        exact = [row for row in rows if path in (row.path, row.name, str(row.file))]
         return exact or rows
 
     def _ending(self, path: str) -> list[Place]:
@@ -117,6 +122,13 @@ class Matcher:
     @cached_property
     def _by_bare_end(self) -> dict[str, list[Place]]:
         return _grouped((end, row) for row in self._rows for end in _ends(posixpath.splitext(_normal(row.path))[0]))
+
+
+def _ambiguous(rows: Sequence[Place]) -> str:
+    called = f"{len(rows)} images are called so"
+    if len({row.path for row in rows}) == 1 and len({row.folder for row in rows}) > 1:
+        return f"{called}, in different folders; give the path with its folder, such as {rows[0].name}, or the sha256"
+    return f"{called}; give the path below the images' folder, or the sha256"
 
 
 def _grouped(pairs: Iterable[tuple[str, Place]]) -> dict[str, list[Place]]:

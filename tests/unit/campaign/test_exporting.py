@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from PIL import Image
 
 from tailwise.campaign.answers import Answer, record, settle
 from tailwise.campaign.campaign import Campaign
@@ -177,6 +180,54 @@ def test_images_of_the_same_path_in_two_folders_are_both_exported(tmp_path: Path
     assert sorted(path.name for path in out.rglob("*.png")) == ["cat-000-2.png", "cat-000.png"]
     assert {path.read_bytes() for path in out.rglob("*.png")} == {bytes(image), bytes(image) + b"\0"}
     assert import_file(studio.campaign, out) == Imported(same=2)
+
+
+TWO = {"one/0.png": "cat", "two/0.png": "dog", "two/1.png": "cat"}  # name in an export → class
+
+
+@pytest.fixture
+def two_folders(tmp_path: Path) -> Iterator[Campaign]:
+    """A campaign over the folders one and two, which share a name."""
+    for shade, name in enumerate(TWO):
+        place = tmp_path / name
+        place.parent.mkdir(exist_ok=True)
+        Image.new("L", (8, 8), 40 * shade).save(place)
+    with Campaign.create(tmp_path / "pets", [tmp_path / "one", tmp_path / "two"], ["cat", "dog"]) as campaign:
+        for name, cls in TWO.items():
+            campaign.label(tmp_path / name, cls, annotator="ann")
+        yield campaign
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_folders_that_share_names_go_out_apart_and_come_back_whole(
+    name: str, two_folders: Campaign, tmp_path: Path
+) -> None:
+    out = export(two_folders, tmp_path / f"out{FORMATS[name].suffix}", format=name)
+    read = {record.path: record.label for record in FORMATS[name].read(out, ("cat", "dog")).records}
+    assert read == TWO
+    assert import_file(two_folders, out) == Imported(same=3)
+
+
+def test_lists_without_hashes_tell_folders_apart_that_share_names(two_folders: Campaign, tmp_path: Path) -> None:
+    out = export(two_folders, tmp_path / "out", format="cvat-imagenet")
+    with ZipFile(out / "annotations.zip") as archive:
+        assert archive.read("default.txt").decode().splitlines() == ["one/0.png 0", "two/0.png 1", "two/1.png 0"]
+    assert import_file(two_folders, out / "annotations.zip", annotator="ann") == Imported(same=3)
+
+
+def test_label_studio_finds_images_below_the_folder_that_holds_both(two_folders: Campaign, tmp_path: Path) -> None:
+    out = export(two_folders, tmp_path / "out", format="label-studio")
+    tasks = json.loads((out / "tasks.json").read_text())
+    assert [task["data"]["image"].partition("=")[2] for task in tasks] == list(TWO)
+
+
+def test_folders_of_the_same_name_are_told_apart_by_more_of_their_paths(tmp_path: Path) -> None:
+    for shade, place in enumerate((tmp_path / "a" / "photos", tmp_path / "b" / "photos")):
+        place.mkdir(parents=True)
+        Image.new("L", (8, 8), 40 * shade).save(place / "0.png")
+    with Campaign.create(tmp_path / "pets", [tmp_path / "a/photos", tmp_path / "b/photos"], ["cat"]) as campaign:
+        paths = [record.path for record in records(campaign, unlabelled=True)]
+    assert paths == ["a/photos/0.png", "b/photos/0.png"]
 
 
 def test_predictions_are_those_of_the_newest_model(make_studio: Make, tmp_path: Path) -> None:

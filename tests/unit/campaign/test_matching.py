@@ -112,6 +112,15 @@ def test_the_same_path_in_two_folders_needs_the_whole_path_or_the_hash(
         assert by_path.id == by_hash.id == row["id"]
 
 
+def test_the_same_path_in_two_folders_is_told_apart_by_the_name_of_the_folder(make: Callable[..., Campaign]) -> None:
+    campaign = make(one={"1.png": 1, "3.png": 3}, two={"1.png": 2})
+    assert "in different folders; give the path with its folder, such as one/1.png, or" in found(campaign, "1.png")
+    for name in ("one/1.png", "two/1.png", "one/3.png", "elsewhere/3.png", "3.png"):
+        place = Matcher(campaign.ledger).find(Record(name, "cat"))
+        assert isinstance(place, Place)
+        assert place.name == (name if name in ("one/1.png", "two/1.png") else "one/3.png")
+
+
 def test_of_images_with_the_same_bytes_the_first_is_meant(make: Callable[..., Campaign]) -> None:
     campaign = make(photos={"a.png": 1, "b.png": 1})
     assert found(campaign, "b.png") == found(campaign, "b.png", hash_of(campaign, "b.png")) == "a.png"

@@ -22,10 +22,12 @@ class Record:
 
     Attributes
     ----------
-    path: of the image, below its folder, with /; what a foreign tool says may be anything.
+    path: of the image, below its folder, with /; begins with the folder's name where two folders hold images that are
+        called alike. What a foreign tool says may be anything.
     at: microseconds since 1970, UTC.
     proba: class name → probability, by the model `model_version`.
     sha256: of the image's bytes; empty where it is not known.
+    within: the path below the folder, where `path` begins with its name; else empty.
     """
 
     path: str
@@ -37,6 +39,7 @@ class Record:
     proba: Mapping[str, float] | None = None
     kind: Kind = "label"
     sha256: str = ""
+    within: str = field(default="", compare=False)
 
     @property
     def answered(self) -> bool:

@@ -96,7 +96,10 @@ def _task(group: Sequence[Record], origin: Path, other: str) -> dict[str, object
         "proba": dict(first.proba) if first.proba else None,
     }
     task: dict[str, object] = {
-        "data": {"image": _address(first.path, origin), NOTE: {key: value for key, value in note.items() if value}},
+        "data": {
+            "image": _address(first.within or first.path, origin),
+            NOTE: {key: value for key, value in note.items() if value},
+        },
         "annotations": [_annotation(record, other) for record in group if record.answered],
     }
     if first.proba:
