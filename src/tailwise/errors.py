@@ -4,7 +4,8 @@
     ├── BadInput (ValueError)            an array, a file or a number is not what it must be
     │   ├── BadProbabilities             rows that are no distributions; the message names them
     │   └── BadFile                      a file that is missing, damaged or of the wrong kind
-    │       └── LedgerFault              a campaign's own ledger: damaged, or on a disk that is full or read-only
+    │       ├── LedgerFault              a campaign's own ledger: damaged, or on a disk that is full or read-only
+    │       └── OlderLedger              a campaign that an older Tailwise has written, opened for reading alone
     ├── PoolExhausted (ValueError)       more picks asked for than there are images
     ├── TargetUnreachable (ValueError)   a wish that no batch from this pool can meet
     ├── UnknownName (KeyError)           a name that is not in a registry
@@ -38,6 +39,10 @@ class BadFile(BadInput):
 
 class LedgerFault(BadFile):
     """A campaign's own ledger is damaged, or its disk is full or read-only: nobody's answer is wrong."""
+
+
+class OlderLedger(BadFile):
+    """A campaign that an older Tailwise has written and that was opened for reading alone."""
 
 
 class PoolExhausted(TailwiseError, ValueError):

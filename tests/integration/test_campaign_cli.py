@@ -372,6 +372,9 @@ def test_a_campaign_of_a_newer_tailwise_is_read_but_not_written(zoo: Path, capsy
         file.execute("PRAGMA user_version = 99")
     for arguments in (["next", "zoo"], ["init", "zoo"], ["classes", "zoo", "--add", "fox"]):
         assert "written by a newer Tailwise" in complaint(capsys, *arguments, code=3)
+    for arguments in (["init", "zoo"], ["classes", "zoo", "--add", "fox"]):
+        assert f"{zoo}/campaign.sqlite has schema 99" in complaint(capsys, *arguments, "--dry-run", code=3)
+    assert "schema 99, written by a newer Tailwise" in shown(capsys, "doctor", "zoo")
     assert json_of(capsys, "status", "zoo")["images"] == 27
 
 

@@ -238,12 +238,46 @@ def test_a_damaged_ledger_is_an_error_until_a_backup_is_restored_by_name(
     with tailwise.Campaign.open(zoo, read_only=True) as campaign:
         labels = campaign.labels()
     (zoo / "campaign.sqlite").write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
-    assert "error" in shown(capsys, "doctor", "zoo", code=1)
+    told = shown(capsys, "doctor", "zoo", code=1)
+    assert "error" in told
+    assert "mended by name alone: ledger" in told
+    assert "--fix-all" not in told
+    assert "tailwise doctor`" not in told  # who reads this is there
     assert "error" in shown(capsys, "doctor", "zoo", "--fix-all", code=1)
     assert "damaged" in complaint(capsys, "status", "zoo", code=3)
     assert "✓ ledger" in shown(capsys, "doctor", "zoo", "--fix", "ledger")
     with tailwise.Campaign.open(zoo, read_only=True) as campaign:
         assert campaign.labels() == labels
+
+
+def test_a_damaged_index_of_the_ledger_is_mended_by_name_and_no_answer_is_lost(
+    zoo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ran("backup", "zoo") == 0
+    with tailwise.Campaign.open(zoo) as campaign:
+        campaign.label("cat-00.png", "cat")  # which the backup does not have
+        page = campaign.ledger.read("SELECT rootpage FROM sqlite_schema WHERE name = 'image_by_sha256'")[0][0]
+        size = campaign.ledger.read("PRAGMA page_size")[0][0]
+    content = bytearray((zoo / "campaign.sqlite").read_bytes())
+    content[page * size - 20 : page * size] = bytes(20)
+    (zoo / "campaign.sqlite").write_bytes(content)
+    assert "write it anew from its own tables" in shown(capsys, "doctor", "zoo", code=1)
+    assert "✓ ledger" in shown(capsys, "doctor", "zoo", "--fix", "ledger")
+    assert json_of(capsys, "status", "zoo")["labelled"] == 1
+    assert len(list((zoo / "backups").glob("damaged-*.sqlite"))) == 1
+
+
+def test_a_campaign_whose_images_have_moved_is_well_again(
+    zoo: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (photos / "out.png").symlink_to(zoo)  # leads out of the folder, and so was never read
+    assert ran("init", "zoo") == 0
+    photos.rename("moved")
+    Path("moved/out.png").unlink()
+    assert "If it moved: tailwise init" in shown(capsys, "doctor", "zoo", code=1)
+    assert ran("init", "zoo", "--images", "moved") == 0
+    assert ran("init", "zoo") == 0
+    assert "All is well" in shown(capsys, "doctor", "zoo", "--fix-all")
 
 
 @pytest.mark.usefixtures("zoo")

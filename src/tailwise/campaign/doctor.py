@@ -7,34 +7,33 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..errors import BadFile, BadInput, TailwiseError, UnknownName
+from ..errors import BadFile, BadInput, LedgerFault, OlderLedger, TailwiseError, UnknownName
 from ..learn.feature_cache import remove_shard, shard_faults
 from .features import FOLDER as FEATURES
 from .features import embed
-from .images import image_row, index, is_as_it_was, list_folders
-from .indexing import CHANGED, MISSING, REPLACED, accept_changed
+from .images import ImageRow, folders_in_use, image_row, index, is_as_it_was, list_folders, quarantine
+from .indexing import CHANGED, MISSING, REPLACED, accept_changed, forget, unspoken
 from .leases import MOST_SECONDS, SECOND
-from .ledger import BACKUPS, LEDGER_FILE, Ledger, now
-from .locks import LOCK_FILE, holder_of, take_lock
-from .migrating import connect
+from .ledger import BACKUPS, CURRENT_SCHEMA, DAMAGED, LEDGER_FILE, Ledger, now
+from .locks import LOCK_FILE, holder_of
 from .models import FOLDER as MODELS
 from .models import fault_of, rebuild
 from .past import HasLedger, ledger_of
+from .rescue import remedy_for
 from .rounds import list_models
+from .scanning import NOT_UNICODE, Stamp, real_path, stamp_of
 from .state import read_settings
 from .wording import many
 
 SEVERITIES = ("error", "warning", "note")
 SHOWN = 3  # names in a sentence
 ALL = "all"
-DECISIONS = {"changed"}  # fixes that are applied only by name
+LEDGER, SCHEMA = "ledger", "schema"  # findings that are mended while the ledger is closed
+DECISIONS = {"changed", "folders", LEDGER}  # fixes that are applied only by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +60,23 @@ def examine(campaign: HasLedger | Ledger) -> list[Finding]:
     """All that is found, the gravest first; nothing is changed."""
     ledger = ledger_of(campaign)
     found = [finding for check in CHECKS for finding in check(ledger)]
+    if newer := _check_newer(ledger):
+        found = newer + [replace(finding, fix=None) for finding in found]  # nothing may be written to it
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def mend(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
     """Apply the fixes of findings by their names; gives what is found afterwards.
 
-    "all" is all but those that decide something for people: whether labels hold for changed bytes.
+    "all" is all but those that decide something for people: whether labels hold for changed bytes, whether a folder
+    will come back.
     """
     ledger = ledger_of(campaign)
+    if LEDGER in names:
+        raise BadInput(
+            f"a damaged ledger cannot be mended while it is open; close the campaign and run "
+            f"`tailwise doctor {ledger.folder} --fix {LEDGER}`"
+        )
     if unknown := [name for name in names if name not in FIXES and name != ALL]:
         raise UnknownName(f"{unknown[0]!r} is nothing that can be mended; there are {', '.join(FIXES)} and {ALL}")
     if ledger.read_only:
@@ -88,62 +95,41 @@ def diagnose(folder: str | Path) -> list[Finding]:
     try:
         with Ledger.open(home, read_only=True) as ledger:
             return examine(ledger)
+    except OlderLedger as error:
+        return [Finding(SCHEMA, str(error), "warning", "bring it up to date, on a copy, and keep the old file")]
     except BadFile as error:
-        sound = sound_backups(home)
-        fix = f"put {sound[-1].name} in its place, and keep the damaged file beside it" if sound else None
-        return [Finding("ledger", str(error), "error", fix)]
+        return [_unusable(home, error)]
 
 
-def restore_backup(folder: str | Path) -> Path:
-    """Put the newest sound backup in the place of a damaged ledger, which is kept; gives where it is kept.
-
-    What was said after the backup is in the damaged file alone: an expert may be able to read it.
-    """
-    home = Path(folder).expanduser().resolve()
-    sound = sound_backups(home)
-    if not sound:
-        raise BadFile(f"no backup in {home / BACKUPS} is sound; keep {home / LEDGER_FILE} and ask an expert")
-    lock = take_lock(home, "doctor", wait=5.0)
-    try:
-        with lock.turn:
-            ledger = home / LEDGER_FILE
-            kept = home / BACKUPS / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.sqlite"
-            new = home / f".{LEDGER_FILE}.part"
-            shutil.copyfile(sound[-1], new)
-            _sync(new)
-            if ledger.exists():
-                ledger.replace(kept)
-            for end in ("-journal", "-wal", "-shm"):  # of the damaged file; would be played back into the new one
-                beside = home / f"{LEDGER_FILE}{end}"
-                if beside.exists():
-                    beside.replace(kept.with_name(f"{kept.name}{end}"))
-            new.replace(ledger)
-            _sync(home)
-    finally:
-        lock.release()
-    return kept
-
-
-def sound_backups(folder: Path) -> list[Path]:
-    """Backups of the ledger that are whole, the newest last."""
-    return [path for path in sorted((folder / BACKUPS).glob("campaign-*.sqlite")) if _is_sound(path)]
-
-
-def _is_sound(path: Path) -> bool:
-    try:
-        with closing(connect(path, "ro")) as connection:
-            whole = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok"
-            return whole and connection.execute("SELECT count(*) FROM event").fetchone() is not None
-    except sqlite3.DatabaseError:
-        return False
+def _unusable(home: Path, error: BadFile) -> Finding:
+    """Damaged or gone; a file that the system does not let us read is neither."""
+    code = getattr(error.__cause__, "sqlite_errorcode", None)
+    if isinstance(error, LedgerFault) and (code is None or code & 0xFF not in DAMAGED):
+        return Finding(LEDGER, str(error), "error")
+    what = f"{home / LEDGER_FILE} is damaged: {error.__cause__}" if code is not None else str(error)
+    remedy = remedy_for(home)
+    return Finding(LEDGER, what, "error", None if remedy is None else str(remedy))
 
 
 def _check_ledger(ledger: Ledger) -> list[Finding]:
     faults = [str(row[0]) for row in ledger.read("PRAGMA integrity_check(10)") if row[0] != "ok"]
     if not faults:
         return []
-    text = f"the ledger is damaged: {faults[0]}; close the campaign and restore a backup"
-    return [Finding("ledger", text, "error", None, len(faults))]
+    remedy = remedy_for(ledger.folder)
+    advice = "" if remedy else f"; no backup is sound: keep a copy of {LEDGER_FILE} and ask an expert"
+    text = f"the ledger is damaged: {faults[0]}{advice}"
+    return [Finding(LEDGER, text, "error", None if remedy is None else str(remedy), len(faults))]
+
+
+def _check_newer(ledger: Ledger) -> list[Finding]:
+    schema = int(ledger.read("PRAGMA user_version")[0][0])
+    if schema <= CURRENT_SCHEMA:
+        return []
+    text = (
+        f"the campaign has schema {schema}, written by a newer Tailwise, and this one knows {CURRENT_SCHEMA}: "
+        "it can be read, not written, and nothing can be mended; upgrade Tailwise"
+    )
+    return [Finding(SCHEMA, text, "warning")]
 
 
 def _check_references(ledger: Ledger) -> list[Finding]:
@@ -165,11 +151,9 @@ def _check_settings(ledger: Ledger) -> list[Finding]:
 
 def _check_files(ledger: Ledger) -> list[Finding]:
     """Files that went or changed, whether or not the ledger knows of it yet."""
-    missing_roots = [str(root) for root in list_folders(ledger).values() if not root.is_dir()]
-    if missing_roots:
-        text = f"the folder {missing_roots[0]} is not there; is its disk mounted?"
-        return [Finding("folders", text, "error", None, len(missing_roots))]
     known = [image_row(row) for row in ledger.read("SELECT * FROM image WHERE trouble IS NULL ORDER BY id")]
+    if away := _folders_away(ledger):
+        return [_folders_finding(ledger, away, known)]
     moved = [row.path for row in known if not is_as_it_was(ledger, row)]
     if not moved:
         return []
@@ -177,33 +161,78 @@ def _check_files(ledger: Ledger) -> list[Finding]:
     return [Finding("index", text, "warning", "index the folders again, which follows files to new names", len(moved))]
 
 
+def _folders_away(ledger: Ledger) -> dict[int, Path]:
+    """Folders that are not there, and of which images are expected; not those whose images have moved elsewhere."""
+    used = set(folders_in_use(ledger))
+    return {number: root for number, root in list_folders(ledger).items() if root in used and not root.is_dir()}
+
+
+def _folders_finding(ledger: Ledger, away: dict[int, Path], known: Sequence[ImageRow]) -> Finding:
+    """An unmounted disk is no reason to give up images; where another folder is there, people may say that it is."""
+    lost = many(sum(row.folder_id in away for row in known), "image")
+    text = (
+        f"the folder {next(iter(away.values()))} is not there, and {lost} with it; is its disk mounted? "
+        f"If it moved: tailwise init {ledger.folder} --images NEW"
+    )
+    alone = not any(root.is_dir() for root in list_folders(ledger).values())
+    fix = None if alone else f"take it for gone for good: {lost} set aside, and what was said of them is kept"
+    return Finding("folders", text, "error", fix, len(away))
+
+
 def _check_troubles(ledger: Ledger) -> list[Finding]:
-    rows = ledger.read("SELECT path, trouble FROM image WHERE trouble IS NOT NULL ORDER BY id")
-    kinds = {
-        "missing": [row["path"] for row in rows if row["trouble"] in (MISSING, REPLACED)],
-        "changed": [row["path"] for row in rows if row["trouble"] == CHANGED],
-        "unreadable": [
-            f"{row['path']} ({row['trouble']})" for row in rows
-            if row["trouble"] not in (MISSING, REPLACED, CHANGED)
-        ],
-    }  # fmt: skip
-    words = {
-        "missing": ("whose file is missing", "whose files are missing", "look again in the folders"),
-        "changed": (
-            "whose bytes changed after people answered", "whose bytes changed after people answered",
+    rows = [image_row(row) for row in ledger.read("SELECT * FROM image WHERE trouble IS NOT NULL ORDER BY id")]
+    folders = list_folders(ledger)
+    gone = set(_forgettable(ledger, rows))
+    kept = [row for row in rows if row.id not in gone]
+    missing = [row for row in kept if row.trouble in (MISSING, REPLACED)]
+    changed = [row for row in kept if row.trouble == CHANGED]
+    unreadable = [row for row in kept if row.trouble not in (MISSING, REPLACED, CHANGED)]
+    back, other = (any(_is_worth_a_look(folders[row.folder_id], row) for row in part) for part in (missing, unreadable))
+    advice = "" if other else "; put a good file there or remove it, then run tailwise init"
+    return [
+        *_trouble("missing", missing, "whose file is", "whose files are", " missing", "look again" if back else None),
+        *_trouble(
+            "changed", changed, "whose bytes", "whose bytes", " changed after people answered",
             "take the bytes that are there now for those that people spoke of",
         ),
-        "unreadable": ("that cannot be read", "that cannot be read", "look again"),
-    }  # fmt: skip
-    return [
-        Finding(name, f"{_images(len(paths), *words[name][:2])}: {_some(paths)}", "warning", words[name][2], len(paths))
-        for name, paths in kinds.items()
-        if paths
-    ]
+        *_trouble("unreadable", unreadable, "that", "that", " cannot be read", "look again" if other else None, advice),
+        *_trouble(
+            "gone", [row for row in rows if row.id in gone], "whose file is", "whose files are",
+            " gone and of which nobody has said anything", "forget them",
+        ),
+    ]  # fmt: skip
 
 
-def _images(count: int, one: str, more: str) -> str:
-    return many(count, f"image {one}", f"images {more}")
+def _trouble(
+    name: str, rows: Sequence[ImageRow], one: str, more: str, what: str, fix: str | None, advice: str = ""
+) -> list[Finding]:
+    """One finding for all images with a trouble of a kind, if there are any."""
+    if not rows:
+        return []
+    shown = [f"{row.path} ({row.trouble})" if name == "unreadable" else row.path for row in rows]
+    text = f"{many(len(rows), f'image {one}', f'images {more}')}{what}: {_some(shown)}{advice}"
+    return [Finding(name, text, "note" if name == "gone" else "warning", fix, len(rows))]
+
+
+def _is_worth_a_look(folder: Path, row: ImageRow) -> bool:
+    """Whether a file is back, or is not the one that could not be read; to look at the same one again is no use."""
+    try:
+        stamp = stamp_of(real_path(folder, row.path))
+    except BadFile:  # a link that leads out of the folder
+        return False
+    if stamp is None or row.trouble in (MISSING, REPLACED):
+        return stamp is not None
+    return stamp != Stamp(row.bytes or 0, row.mtime_ns or 0, row.ctime_ns or 0)
+
+
+def _forgettable(ledger: Ledger, rows: Sequence[ImageRow]) -> list[int]:
+    """Images in trouble that nobody has spoken of and whose file is not there: they say nothing and teach nothing."""
+    folders = list_folders(ledger)
+    away = [
+        row.id for row in rows
+        if row.trouble != NOT_UNICODE and not os.path.lexists(folders[row.folder_id] / row.path)
+    ]  # fmt: skip
+    return unspoken(ledger, away)
 
 
 def _check_features(ledger: Ledger) -> list[Finding]:
@@ -289,8 +318,19 @@ CHECKS: tuple[Callable[[Ledger], list[Finding]], ...] = (
 
 
 def _index_again(ledger: Ledger) -> None:
-    for root in list_folders(ledger).values():
+    for root in folders_in_use(ledger):
         index(ledger, root)
+
+
+def _give_up_folders(ledger: Ledger) -> None:
+    away = _folders_away(ledger)
+    known = [image_row(row) for row in ledger.read("SELECT * FROM image WHERE trouble IS NULL")]
+    quarantine(ledger, [(row.id, MISSING) for row in known if row.folder_id in away])
+
+
+def _forget_gone(ledger: Ledger) -> None:
+    rows = [image_row(row) for row in ledger.read("SELECT * FROM image WHERE trouble IS NOT NULL")]
+    forget(ledger, _forgettable(ledger, rows))
 
 
 def _accept_changes(ledger: Ledger) -> None:
@@ -333,9 +373,10 @@ def _make_backup(ledger: Ledger) -> None:
 
 
 FIXES: dict[str, Callable[[Ledger], None]] = {
-    "index": _index_again, "missing": _index_again, "unreadable": _index_again, "changed": _accept_changes,
-    "features": _mend_features, "models": _mend_models, "orphans": _remove_orphans, "lock": _clear_lock,
-    "leases": _clear_leases, "leftovers": _remove_leftovers, "backup": _make_backup,
+    "folders": _give_up_folders, "index": _index_again, "missing": _index_again, "unreadable": _index_again,
+    "changed": _accept_changes, "gone": _forget_gone, "features": _mend_features, "models": _mend_models,
+    "orphans": _remove_orphans, "lock": _clear_lock, "leases": _clear_leases, "leftovers": _remove_leftovers,
+    "backup": _make_backup,
 }  # fmt: skip
 """What can be mended, in the order in which it is: images before features, features before models."""
 
@@ -370,11 +411,3 @@ def _some(names: Sequence[str]) -> str:
     'a, b, c and 2 more'
     """
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -147,9 +147,9 @@ def embed(
     files = _files(ledger, ids)
     folder = ledger.folder / FOLDER / extractor.folder
     keys = [file.key for file in files]
-    features, found = FeatureCache.open(folder).find_all(keys)
-    new = [at for at in np.flatnonzero(~found).tolist() if files[at].usable]
     kept = folder if keep and not ledger.read_only else None
+    features, found = FeatureCache.open(folder, clean=kept is not None).find_all(keys)
+    new = [at for at in np.flatnonzero(~found).tolist() if files[at].usable]
     work = _Making(ledger, extractor, kept, report)
     made = work.make([files[at] for at in new])
     features = _filled(features, made, len(files), folder)
@@ -208,7 +208,7 @@ class _Making:
         if not first:
             return made
         started, todo = time.monotonic(), list(first.values())
-        _check_roots(todo)
+        _check_roots(todo, self.ledger.folder)
         try:
             for done, (batch, rows, bad) in enumerate(self._batches(todo), start=1):
                 made.update((file.id, row) for file, row in zip(batch, rows, strict=True))
@@ -219,7 +219,7 @@ class _Making:
                 self._tell(min(done * BATCH, len(todo)), len(todo), time.monotonic() - started)
         finally:
             self._write()
-        _check_mounted(todo, self.troubles)
+        _check_mounted(todo, self.troubles, self.ledger.folder)
         if self.troubles and self.folder is not None:
             quarantine(self.ledger, [(number, reason) for number, _, reason in self.troubles])
         by_bytes = {file.sha256: made.get(file.id) for file in todo}
@@ -273,16 +273,20 @@ def _pixels(file: _File, side: int) -> InputArray:
         raise BadFile(fault(io.BytesIO(content), decode=True) or str(error)) from error
 
 
-def _check_roots(files: Sequence[_File]) -> None:
+def _check_roots(files: Sequence[_File], home: Path) -> None:
     for root in {file.root for file in files}:
         if not root.is_dir():
-            raise BadFile(f"the folder {root} is not there, whose images are to be looked at; is its disk mounted?")
+            raise BadFile(f"the folder {root} is not there, whose images are to be looked at; {_where_to(home)}")
 
 
-def _check_mounted(files: Sequence[_File], troubles: Sequence[tuple[int, str, str]]) -> None:
+def _where_to(home: Path) -> str:
+    return f"is its disk mounted? If the images moved: tailwise init {home} --images NEW"
+
+
+def _check_mounted(files: Sequence[_File], troubles: Sequence[tuple[int, str, str]], home: Path) -> None:
     """Refuse to take a folder for emptied of which no image at all is there."""
     missing = {number for number, _, reason in troubles if reason == MISSING}
     for root in {file.root for file in files}:
         own = [file.id for file in files if file.root == root]
         if len(own) >= ALL_MISSING and missing.issuperset(own):
-            raise BadFile(f"none of {len(own):,} images is in {root} any more; is its disk mounted?")
+            raise BadFile(f"none of {len(own):,} images is in {root} any more; {_where_to(home)}")

@@ -87,17 +87,19 @@ def short_names(folders: Sequence[Path]) -> list[str]:
     (['one', 'two'], ['a/photos', 'b/photos'])
     """
     parts = [folder.parts[1:] for folder in folders]
-    longest = max((len(one) for one in parts), default=1)
-    for count in range(1, longest + 1):
+    for count in range(1, max(map(len, parts), default=0)):
         ends = ["/".join(one[-count:]) for one in parts]
         if not any(f"{one}/".startswith(f"{other}/") for one, other in permutations(ends, 2)):
-            break
-    return ends
+            return ends
+    return ["/".join(one) for one in parts]
 
 
 def folders_in_use(ledger: Ledger) -> list[Path]:
-    """The folders that were indexed, but for those that are gone and whose images have all moved elsewhere."""
-    used = {row[0] for row in ledger.read("SELECT DISTINCT folder_id FROM image")}
+    """The folders that were indexed, but for those that are gone and of which no image is expected.
+
+    Their images have moved elsewhere, are known to be missing, or could never be read.
+    """
+    used = {row[0] for row in ledger.read("SELECT DISTINCT folder_id FROM image WHERE trouble IS NULL")}
     return [path for number, path in list_folders(ledger).items() if number in used or path.is_dir()]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -91,6 +91,25 @@ def accept_changed(ledger: Ledger, images: Iterable[int]) -> int:
     return accepted
 
 
+def unspoken(ledger: Ledger, images: Sequence[int]) -> list[int]:
+    """Those that no answer, no round and no lease names."""
+    with ledger.reading() as connection:
+        return [number for number in images if not _is_spoken_of(connection, number)]
+
+
+def forget(ledger: Ledger, images: Sequence[int]) -> None:
+    """Drop the rows of images that nobody spoke of; one whose file comes back is a new image."""
+    with ledger.writing() as connection:
+        for number in images:
+            if not _is_spoken_of(connection, number):
+                _drop(connection, number)
+
+
+def _drop(connection: sqlite3.Connection, number: int) -> None:
+    connection.execute("UPDATE image SET duplicate_of = NULL WHERE duplicate_of = ?", (number,))
+    connection.execute("DELETE FROM image WHERE id = ?", (number,))
+
+
 def _examine_again(root: Path, path: str) -> Examined:
     try:
         real_path(root, path)
@@ -107,7 +126,10 @@ def _begin(ledger: Ledger, root: Path, found: Scan) -> Work:
         rows = connection.execute("SELECT * FROM image WHERE folder_id = ?", (number,)).fetchall()
         before = {row["path"]: image_row(row) for row in rows}
         if not found.files and any(row.trouble is None for row in before.values()):
-            raise BadFile(f"{root} holds no image any more, where {len(before):,} were indexed; is its disk mounted?")
+            raise BadFile(
+                f"{root} holds no image any more, where {len(before):,} were indexed; is its disk mounted? "
+                f"If they moved: tailwise init {ledger.folder} --images NEW"
+            )
     return Work(number, folders, before, frozenset(file.path for file in found.files))
 
 
@@ -270,8 +292,7 @@ def _assign(work: Work, lost: dict[int, ImageRow]) -> dict[int, str]:
 def _give_way(connection: sqlite3.Connection, work: Work, row: ImageRow) -> None:
     """A row without a file, at whose path another row's file lies now; what nobody spoke of is dropped."""
     if not _is_spoken_of(connection, row.id):
-        connection.execute("UPDATE image SET duplicate_of = NULL WHERE duplicate_of = ?", (row.id,))
-        connection.execute("DELETE FROM image WHERE id = ?", (row.id,))
+        _drop(connection, row.id)
         return
     connection.execute(
         "UPDATE image SET path = ?, trouble = ? WHERE id = ?", (f"{row.path}#{row.id}", REPLACED, row.id)

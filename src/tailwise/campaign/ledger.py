@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, NewerLedger
+from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, NewerLedger, OlderLedger
 from .locks import WriterLock, holder_of, take_lock
 from .migrating import (
     BUSY_SECONDS,
@@ -245,9 +245,9 @@ class Ledger:
                 "upgrade it, or open the campaign read-only"
             )
         if found < newest and self.read_only:
-            raise BadFile(
-                f"{self.path} has schema {found}, and this Tailwise reads {newest}; "
-                "open the campaign for writing once, which brings it up to date and keeps the old file"
+            raise OlderLedger(
+                f"{self.path} has schema {found}, and this Tailwise reads {newest}; bring it up to date with "
+                f"`tailwise doctor {self.folder} --fix schema`, or open it for writing: the old file is kept"
             )
 
     def _reading_now(self) -> sqlite3.Connection | None:

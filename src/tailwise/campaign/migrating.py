@@ -112,6 +112,12 @@ def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
             with closing(connect(beside, "rwc")) as new:
                 _copy_and_step(old, new, steps)
                 _check(old, new, path)
+        except sqlite3.DatabaseError as error:
+            _beside(path)
+            raise BadFile(
+                f"cannot bring {path} from schema {schema_of(old)} to {steps[-1].number}: {error}. It is as it was; "
+                "keep a copy of it"
+            ) from error
         except BaseException:
             _beside(path)
             raise

@@ -20,6 +20,7 @@ from .ledger import LEDGER_FILE
 SUFFIXES = frozenset({
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".tif", ".tiff", ".webp", ".mpo", ".apng",
 })  # fmt: skip
+NOT_UNICODE = "its name is no valid UTF-8; rename it"
 LINKED_FOLDER = "a linked folder, which is not followed; index the folder that it leads to"
 
 
@@ -142,7 +143,7 @@ def _file(root: Path, entry: os.DirEntry[str]) -> Found:
     name = _name(root, entry.path)
     try:
         if not name_is_unicode(entry.path):
-            return Found(name, trouble="its name is no valid UTF-8; rename it")
+            return Found(name, trouble=NOT_UNICODE)
         if entry.is_symlink():
             real_path(root, name)
         found = entry.stat()

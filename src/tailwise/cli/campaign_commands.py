@@ -18,7 +18,7 @@ from ..campaign.ledger import LEDGER_FILE
 from ..campaign.migrating import back_up
 from ..campaign.names import MOST_CLASS, clean_name
 from ..campaign.wording import many
-from ..errors import BadFile, BadInput
+from ..errors import BadFile, BadInput, TailwiseError
 from .campaign_progress import progress_shown
 from .commands import Form
 from .outcome import WrongUsage
@@ -98,11 +98,14 @@ def opened(folder: Path, purpose: str = "") -> Iterator[Campaign]:
 def rehearsal(home: Path, *, empty: bool = False) -> Iterator[Path]:
     """A copy of a campaign's ledger in a place that is gone at the end; or a place for one that is not there yet."""
     with TemporaryDirectory(prefix="tailwise-") as folder:
-        place = Path(folder, home.name)
+        place = Path(folder).resolve() / home.name
         if not empty:
             with Campaign.open(home, read_only=True) as campaign, campaign.ledger.reading() as connection:
                 back_up(connection, place, "rehearsal").replace(place / LEDGER_FILE)
-        yield place
+        try:
+            yield place
+        except TailwiseError as error:  # what is wrong with the copy is wrong with the campaign
+            raise type(error)(str(error).replace(str(place), str(home))) from error
 
 
 def class_names(text: str | None, file: Path | None) -> tuple[str, ...]:

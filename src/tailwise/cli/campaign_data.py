@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..campaign.doctor import Finding
     from ..campaign.exporting import Exported
 
-LEDGER = "ledger"  # the finding that the ledger cannot be opened; going back to a backup is for people to decide
-
 
 @dataclass(frozen=True, slots=True)
 class ClassChanges:
@@ -235,8 +233,7 @@ def run_doctor(folder: Path, fix: Sequence[str], form: Form, *, fix_all: bool, d
     names = [name for text in fix for name in text.split(",")]
     _check_fixes(names)
     before = diagnose(home)
-    by_name_alone = {LEDGER, *DECISIONS}
-    wanted = [one for one in before if one.fix and (one.name in names or (fix_all and one.name not in by_name_alone))]
+    wanted = [one for one in before if one.fix and (one.name in names or (fix_all and one.name not in DECISIONS))]
     after = before if dry_run or not wanted else _mended(home, [one.name for one in wanted])
     left = {one.name for one in after}
     mended = wanted if dry_run else [one for one in wanted if one.name not in left]
@@ -253,19 +250,20 @@ def run_doctor(folder: Path, fix: Sequence[str], form: Form, *, fix_all: bool, d
 
 
 def _check_fixes(names: Sequence[str]) -> None:
-    from ..campaign.doctor import FIXES
+    from ..campaign.doctor import FIXES, LEDGER, SCHEMA
 
-    known = sorted({*FIXES, LEDGER})
+    known = sorted({*FIXES, LEDGER, SCHEMA})
     if unknown := [name for name in names if name not in known]:
         raise WrongUsage(f"nothing that can be mended is called {unknown[0]!r}; there are {', '.join(known)}")
 
 
 def _mended(home: Path, names: Sequence[str]) -> list[Finding]:
-    """What is found after mending; a ledger that cannot be opened comes first."""
-    from ..campaign.doctor import diagnose, mend, restore_backup
+    """What is found after mending; a damaged or an older ledger comes first, and alone."""
+    from ..campaign.doctor import LEDGER, SCHEMA, diagnose, mend
+    from ..campaign.rescue import mend_ledger
 
     if LEDGER in names:
-        restore_backup(home)
+        mend_ledger(home)
         return diagnose(home)
-    with opened(home, "`tailwise doctor`") as campaign:
-        return mend(campaign, names)
+    with opened(home, "`tailwise doctor`") as campaign:  # which brings an older ledger up to date
+        return mend(campaign, [name for name in names if name != SCHEMA])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from ..campaign.doctor import DECISIONS
 from ..campaign.wording import many
 from .campaign_show import MOST_LISTED, class_table, command, nearer, reasons_listed
 from .show import frameless, plain
@@ -123,10 +124,13 @@ def show_findings(found: Sequence[Finding], mended: Sequence[Finding], folder: P
         fix = f"\n[dim]mend it:[/] {plain(one.fix)}" if one.fix else ""
         grid.add_row(SEVERITY[one.severity], f"[bold]{one.name}[/]", f"{plain(one.what)}{fix}")
     console.print(grid)
-    if any(one.fix for one in found):
-        console.print(
-            f"\nMend one with [bold cyan]{plain(command('doctor', folder, '--fix', 'NAME'))}[/], or all: --fix-all"
-        )
+    fixes = [one.name for one in found if one.fix]
+    by_name = [name for name in fixes if name in DECISIONS]
+    if fixes:
+        line = f"\nMend one with [bold cyan]{plain(command('doctor', folder, '--fix', 'NAME'))}[/]"
+        console.print(f"{line}, or all: --fix-all" if len(by_name) < len(fixes) else line)
+    if by_name:
+        console.print(f"[dim]For people to decide, and mended by name alone: {', '.join(by_name)}.[/]")
 
 
 def show_backup(path: Path) -> None:

@@ -34,11 +34,14 @@ class FeatureCache:
     places: dict[bytes, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # image → (shard, row), …
 
     @classmethod
-    def open(cls, folder: Path) -> FeatureCache:
-        """Every shard that is whole; one that is not is removed, and its features are made again when asked for."""
+    def open(cls, folder: Path, *, clean: bool = True) -> FeatureCache:
+        """Every shard that is whole; one that is not is removed, and its features are made again when asked for.
+
+        Without `clean` nothing is removed, for those who only read.
+        """
         cache = cls(folder)
         for path in sorted(folder.glob("*.keys.npy")) if folder.is_dir() else []:
-            cache._read(path)
+            cache._read(path, clean=clean)
         return cache
 
     def find(self, image: bytes) -> Features | None:
@@ -81,13 +84,13 @@ class FeatureCache:
         write_whole(self.folder / f"{name}.npy", npy_bytes(features))
         write_whole(self.folder / f"{name}.keys.npy", npy_bytes(keys))
 
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path, *, clean: bool) -> None:
         try:
             features, keys = _load(path)
         except (OSError, ValueError, EOFError):
-            with suppress(OSError):  # a folder that may only be read keeps what it has
-                path.unlink(missing_ok=True)
-                _features_of(path).unlink(missing_ok=True)
+            if clean:
+                with suppress(OSError):  # a folder that may only be read keeps what it has
+                    remove_shard(path)
             return
         raw = np.ascontiguousarray(keys["image"]).tobytes()
         for row in range(len(keys)):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from PIL import Image
 
 from tailwise.campaign.answers import settle
 from tailwise.campaign.choosing import next_round
-from tailwise.campaign.doctor import FIXES, Finding, diagnose, examine, mend, restore_backup, sound_backups
+from tailwise.campaign.doctor import FIXES, Finding, diagnose, examine, mend
 from tailwise.campaign.features import embed
 from tailwise.campaign.images import locate, usable_images
 from tailwise.campaign.leases import lease
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import load
+from tailwise.campaign.rescue import mend_ledger, restore_backup, sound_backups
 from tailwise.campaign.rounds import list_models
 from tailwise.errors import BadFile, BadInput, UnknownName
 
@@ -118,6 +120,73 @@ def test_a_folder_that_is_not_mounted_is_one_finding_and_no_fix_is_offered(studi
     assert (found.name, found.severity, found.fix) == ("folders", "error", None)
     assert len(mend(studio.campaign, ["all"])) == 1
     assert len(usable_images(studio.ledger)) == 20
+
+
+def test_after_the_images_have_moved_the_old_folder_is_no_concern(studio: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    studio.photos.rename(tmp_path / "moved")
+    shutil.rmtree(studio.ledger.folder / "features")
+    with pytest.raises(BadFile, match=r"is its disk mounted\? If .* moved: tailwise init .* --images NEW"):
+        next_round(studio.campaign, 4, allow_unfinished=True)
+    studio.campaign.index(tmp_path / "moved")
+    embed(studio.ledger, backbone="simple")
+    assert examine(studio.campaign) == []
+    (tmp_path / "moved" / "broken.png").write_bytes(b"not a picture")
+    studio.campaign.index()
+    assert names(mend(studio.campaign, ["all"])) == ["unreadable"]
+
+
+def test_what_could_never_be_read_does_not_keep_an_old_folder_in_use(studio: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    (studio.photos / "out.png").symlink_to(tmp_path / "elsewhere.png")
+    studio.campaign.index()
+    studio.photos.rename(tmp_path / "moved")
+    (tmp_path / "moved" / "out.png").unlink()
+    studio.campaign.index(tmp_path / "moved")
+    studio.campaign.index()  # of the folders that are in use
+    found = only(examine(studio.campaign))
+    assert (found.name, found.severity, found.count) == ("gone", "note", 1)
+    assert mend(studio.campaign, ["all"]) == []
+    assert len(usable_images(studio.ledger)) == 20
+
+
+def test_people_may_say_that_a_folder_is_gone_for_good_where_another_is_there(studio: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    studio.photos.rename(tmp_path / "moved")
+    (tmp_path / "moved" / "a-000.png").unlink()  # which somebody has answered
+    studio.campaign.index(tmp_path / "moved")
+    found = only(examine(studio.campaign))
+    assert (found.name, found.severity, found.count) == ("folders", "error", 1)
+    assert "and 1 image with it; is its disk mounted?" in found.what
+    assert names(mend(studio.campaign, ["all"])) == ["folders"]
+    left = only(mend(studio.campaign, ["folders"]))
+    assert (left.name, left.what, left.fix) == ("missing", "1 image whose file is missing: a-000.png", None)
+    studio.campaign.index()
+    assert len(studio.campaign.labels()) == 4
+
+
+def test_to_look_again_is_offered_only_where_there_is_something_new(studio: Any) -> None:  # noqa: ANN401
+    (studio.photos / "broken.png").write_bytes(b"not a picture")
+    (studio.photos / "a-001.png").unlink()
+    studio.campaign.index()
+    assert {finding.name: finding.fix for finding in examine(studio.campaign)} == {"missing": None, "unreadable": None}
+    (studio.photos / "broken.png").write_bytes(b"not a picture either")
+    (studio.photos / "a-001.png").write_bytes((studio.photos / "a-002.png").read_bytes())
+    assert {finding.fix for finding in examine(studio.campaign)} == {"look again"}
+
+
+def test_images_that_are_gone_and_of_which_nobody_has_spoken_are_forgotten(studio: Any) -> None:  # noqa: ANN401
+    unasked = next(row for row in usable_images(studio.ledger) if row.path not in asked_about(studio))
+    (studio.photos / unasked.path).unlink()
+    studio.campaign.index()
+    found = only(examine(studio.campaign))
+    assert found.what == f"1 image whose file is gone and of which nobody has said anything: {unasked.path}"
+    assert mend(studio.campaign, ["gone"]) == []
+    assert studio.campaign.status().images == 19
+
+
+def asked_about(studio: Any) -> set[str]:  # noqa: ANN401 - a Studio
+    rows = studio.ledger.read(
+        "SELECT path FROM image WHERE id IN (SELECT image_id FROM event UNION SELECT image_id FROM round_image)"
+    )
+    return {row["path"] for row in rows}
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "no keys", "no features"])
@@ -265,6 +334,70 @@ def test_a_damaged_page_of_the_ledger_is_found(studio: Any) -> None:  # noqa: AN
     found = diagnose(folder)
     assert found[0].name == "ledger"
     assert found[0].severity == "error"
+
+
+def overwrite_half_of(path: Path, page: int, size: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size + size // 2 : page * size] = b"\xa5" * (size // 2)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(("hurt_part", "lost"), [("image_by_sha256", 0), ("event", 1)])
+def test_a_damaged_ledger_that_opens_is_mended_from_its_tables_or_by_a_backup(
+    studio: Any, hurt_part: str, lost: int  # noqa: ANN401
+) -> None:  # fmt: skip
+    studio.say([5])  # which no backup has
+    folder, said = studio.ledger.folder, len(studio.campaign.labels())
+    page = studio.ledger.read("SELECT rootpage FROM sqlite_schema WHERE name = ?", (hurt_part,))[0][0]
+    size = studio.ledger.read("PRAGMA page_size")[0][0]
+    studio.campaign.close()
+    before = (folder / "campaign.sqlite").read_bytes()
+    overwrite_half_of(folder / "campaign.sqlite", page, size)
+    damaged = (folder / "campaign.sqlite").read_bytes()
+    found = diagnose(folder)[0]
+    assert (found.name, found.severity) == ("ledger", "error")
+    assert ("put campaign-" if lost else "write it anew from its own tables") in (found.fix or "")
+    assert (folder / "campaign.sqlite").read_bytes() == damaged != before  # looking changes nothing
+    kept = mend_ledger(folder)
+    assert kept.read_bytes() == damaged
+    with Ledger.open(folder) as ledger:
+        assert ledger.read("SELECT count(*) FROM current_label")[0][0] == said - lost
+        assert examine(ledger) == []
+
+
+def test_a_damaged_ledger_is_not_mended_while_it_is_open(studio: Any) -> None:  # noqa: ANN401
+    with pytest.raises(BadInput, match=r"close the campaign and run `tailwise doctor .* --fix ledger`"):
+        mend(studio.campaign, ["ledger"])
+
+
+def set_schema(folder: Path, number: int) -> None:
+    with closing(sqlite3.connect(folder / "campaign.sqlite")) as connection:
+        connection.execute(f"PRAGMA user_version = {number}")
+
+
+def test_an_older_ledger_is_sound_and_no_backup_takes_its_place(studio: Any) -> None:  # noqa: ANN401
+    folder = studio.ledger.folder
+    studio.campaign.close()
+    set_schema(folder, 0)
+    before = (folder / "campaign.sqlite").read_bytes()
+    found = only(diagnose(folder))
+    assert (found.name, found.severity) == ("schema", "warning")
+    assert found.fix == "bring it up to date, on a copy, and keep the old file"
+    assert f"`tailwise doctor {folder} --fix schema`" in found.what
+    with pytest.raises(BadFile, match=r"cannot bring .* from schema 0 to 1: table .* already exists. It is as it was"):
+        Ledger.open(folder)  # its number is wrong, and it has the newest tables
+    assert (folder / "campaign.sqlite").read_bytes() == before
+
+
+def test_a_newer_ledger_is_told_and_no_fix_is_offered(studio: Any) -> None:  # noqa: ANN401
+    folder = studio.ledger.folder
+    (studio.photos / "a-001.png").unlink()
+    studio.campaign.close()
+    set_schema(folder, 2)
+    found = diagnose(folder)
+    assert names(found) == ["schema", "index"]
+    assert "written by a newer Tailwise, and this one knows 1" in found[0].what
+    assert {finding.fix for finding in found} == {None}
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "gone"])

@@ -166,6 +166,18 @@ def test_nothing_is_written_where_nothing_may_be(make_studio: MakeStudio, how: s
     assert tree(studio.ledger.folder) == before
 
 
+def test_who_only_reads_removes_no_damaged_features(make_studio: MakeStudio) -> None:
+    studio = make_studio({"a": 4})
+    before = embed(studio.ledger, backbone="simple")
+    shard = next((studio.ledger.folder / "features" / "simple-1").glob("*.keys.npy"))
+    shard.write_bytes(shard.read_bytes()[:50])
+    files = tree(studio.ledger.folder)
+    with Ledger.open(studio.ledger.folder, read_only=True) as reader:
+        found = embed(reader, backbone="simple")
+    assert (found.made, np.array_equal(found.features, before.features)) == (4, True)
+    assert tree(studio.ledger.folder) == files
+
+
 def test_equal_bytes_are_looked_at_once(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 3})
     shutil.copy(studio.photos / "a-001.png", studio.photos / "copy.png")
