@@ -44,6 +44,7 @@ class CvatXml:
         records: list[Record] = []
         problems = [f"{path} has tracks of videos, which are not read"] if root.find("track") is not None else []
         for image in root.iter("image"):
+            problems += _machine_made(image)
             try:
                 records += _records(image)
             except BadInput as error:
@@ -138,8 +139,16 @@ def _size(origin: Path) -> tuple[str, str]:
     return (str(height), str(width)) if turned else (str(width), str(height))
 
 
+def _machine_made(image: Element) -> list[str]:
+    """What is told of tags that a model has made; they are left out, and those of people count."""
+    labels = [tag.get("label") for tag in image.findall("tag") if tag.get("source") == BY_MACHINE]
+    return [
+        f"{image.get('name')}: the tag {label} was made by a model (source=auto), not by a person" for label in labels
+    ]
+
+
 def _records(image: Element) -> Iterator[Record]:
-    """The answers to one image; without any, the image as one that nobody has answered."""
+    """The answers to one image; without any, and no tag by a model, the image as one that nobody has answered."""
     path = image.get("name")
     if not path:
         raise BadInput("an <image> without a name")
@@ -154,16 +163,14 @@ def _records(image: Element) -> Iterator[Record]:
     if not signed and len({record.label for record in answers}) > 1:
         labels = ", ".join(sorted(str(record.label) for record in answers))
         raise BadInput(f"tags {labels}, but an image has one class here")
-    yield from (answers if signed else answers[:1]) or [bare]
+    yield from (answers if signed else answers[:1]) or ([] if _machine_made(image) else [bare])
 
 
 def _answers(image: Element, bare: Record) -> Iterator[Record]:
     for element in image:
-        if element.tag not in ("tag", "answer"):
+        if element.tag not in ("tag", "answer") or element.get("source") == BY_MACHINE:
             continue
         label = element.get("label")
-        if element.get("source") == BY_MACHINE:
-            raise BadInput(f"the tag {label} was made by a model (source=auto), not by a person")
         time = element.get("time", "")
         yield replace(
             bare,

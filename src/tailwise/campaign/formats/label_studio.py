@@ -6,7 +6,8 @@ Label Studio keeps a task's data, so our note there finds the image again whatev
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -38,16 +39,20 @@ class LabelStudio:
         items = content if isinstance(content, list) else [content]
         about = read_classes_file(root / classes_file.NAME)
         ours = about.classes if about else ()
-        known = ours or _configured(root / CONFIG) or classes
+        configured = () if ours else _configured(root / CONFIG)
+        choices = tuple(choice.name for choice in configured)
+        known = ours or choices or classes
+        called = _called_here(configured, classes)
         records: list[Record] = []
         problems: list[str] = []
         for number, item in enumerate(items, start=1):
             if not isinstance(item, dict):
                 raise BadFile(f"{tasks} is not as Label Studio writes it: item {number} is no task")
             found, faults = task_records(item, number, known)
-            records += found
+            records += [_renamed(record, called) for record in found]
             problems += faults
-        return Loaded(records, problems, all_classes(ours or _configured(root / CONFIG), records))
+        named = tuple(called.get(name, name) for name in choices)
+        return Loaded(records, problems, all_classes(ours or named, records))
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Write tasks and configuration; addresses are for Label Studio's local files, below the images' folder."""
@@ -131,13 +136,43 @@ def _result(choice: str) -> list[dict[str, object]]:
     return [{"from_name": CONTROL, "to_name": OBJECT, "type": "choices", "value": {"choices": [choice]}}]
 
 
-def _configured(path: Path) -> tuple[str, ...]:
-    """The classes of a labelling configuration, in order; an alias is what annotations hold."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A choice of a labelling configuration."""
+
+    name: str  # what annotations hold: the alias, where there is one
+    value: str  # what people see
+
+
+def _configured(path: Path) -> tuple[Choice, ...]:
+    """The choices of a labelling configuration, in order, without that for none of the classes."""
     if not path.is_file():
         return ()
-    choices = xml_of(read_bytes(path), str(path)).iter("Choice")
-    names = (choice.get("alias") or choice.get("value") or "" for choice in choices)
-    return tuple(name for name in names if name and name != OTHER)
+    found = xml_of(read_bytes(path), str(path)).iter("Choice")
+    choices = (Choice(one.get("alias") or one.get("value") or "", one.get("value") or "") for one in found)
+    return tuple(choice for choice in choices if choice.name and choice.name != OTHER)
+
+
+def _called_here(choices: Iterable[Choice], classes: Iterable[str]) -> dict[str, str]:
+    """Alias → value, where a class is called as people see the choice and none is called as annotations hold it.
+
+    >>> _called_here([Choice("k1", "Red kite"), Choice("owl", "An owl")], ("red kite", "owl"))
+    {'k1': 'Red kite'}
+    """
+    known = {name.casefold() for name in classes}
+    return {
+        choice.name: choice.value
+        for choice in choices
+        if choice.value.casefold() in known and choice.name.casefold() not in known
+    }
+
+
+def _renamed(record: Record, called: Mapping[str, str]) -> Record:
+    if not called:
+        return record
+    label = None if record.label is None else called.get(record.label, record.label)
+    proba = {called.get(name, name): share for name, share in record.proba.items()} if record.proba else record.proba
+    return replace(record, label=label, proba=proba)
 
 
 FORMATS.register(LabelStudio.name)(LabelStudio())

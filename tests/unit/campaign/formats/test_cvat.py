@@ -79,6 +79,18 @@ def test_annotations_as_cvat_exports_them_are_read(tmp_path: Path) -> None:
         ]
 
 
+def test_a_tag_by_a_person_counts_beside_one_by_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "annotations.xml"
+    tags = '<tag label="dog" source="auto"/><tag label="cat" source="manual"/><tag label="eel" source="auto"/>'
+    path.write_text(f'<annotations><image name="1.jpg">{tags}</image></annotations>', encoding="utf-8")
+    loaded = XML.read(path, ())
+    assert loaded.records == [Record("1.jpg", "cat")]
+    assert [problem.split(" was made")[0] for problem in loaded.problems] == [
+        "1.jpg: the tag dog",
+        "1.jpg: the tag eel",
+    ]
+
+
 BOMB = """<?xml version="1.0"?>
 <!DOCTYPE lolz [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;">]>
 <annotations><image name="&c;"/></annotations>"""

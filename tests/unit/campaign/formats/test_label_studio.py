@@ -170,6 +170,24 @@ def test_the_configuration_beside_an_export_gives_the_order_of_the_classes(tmp_p
     assert STUDIO.read(path, ()).classes == STUDIO.read(tmp_path, ()).classes == ("Zebra", "c1")
 
 
+def test_an_alias_is_the_class_that_people_see_where_the_campaign_has_that(tmp_path: Path) -> None:
+    path = saved(tmp_path / "tasks.json", [
+        task(1, "1.jpg", annotation(choice("c1"))), task(2, "2.jpg", annotation(choice("dog"))),
+        task(3, "3.jpg", annotation(choice("__other__"))),
+    ])  # fmt: skip
+    (tmp_path / "label_config.xml").write_text(
+        '<View><Choices name="choice" toName="image"><Choice value="Cat" alias="c1"/>'
+        '<Choice value="A dog" alias="dog"/>'
+        '<Choice value="none" alias="__other__"/></Choices></View>',
+        encoding="utf-8",
+    )
+    for known, wanted in ((("cat", "dog"), "Cat"), (("cat", "c1"), "c1"), ((), "c1")):
+        loaded = STUDIO.read(path, known)
+        assert [record.label for record in loaded.records] == [wanted, "dog", None]
+        assert loaded.records[2].kind == "other"
+        assert loaded.classes == (wanted, "dog")
+
+
 def test_an_export_has_tasks_and_a_configuration_that_label_studio_takes(
     records: list[Record], pictures: Pictures, tmp_path: Path
 ) -> None:
