@@ -177,15 +177,63 @@ def test_an_export_says_what_is_not_in_it(zoo: Path, capsys: pytest.CaptureFixtu
         (["labels.csv", "--split", "train=0.5,test=0.2"], 3, "sum to 1"),
         (["photos/out", "--format", "folders"], 3, "name a place outside"),
         (["labels.csv", "--with-predictions"], 3, "there is no model yet"),
+        (["nowhere/labels.csv"], 3, "there is no folder"),
+        (["nowhere/out", "--format", "folders"], 3, "there is no folder"),
+        (["photos", "--format", "label-studio"], 3, "files that no export has written"),
+        (["tasks.json", "--format", "label-studio"], 3, "a folder with several files; name one, such as tasks"),
+        (["a.zip", "--format", "cvat-imagenet"], 3, "a folder with several files; name one, such as a"),
     ],
 )
 @pytest.mark.usefixtures("zoo")
-def test_a_wrong_export_says_why_and_writes_nothing(
+def test_a_wrong_export_says_why_and_writes_nothing_nor_does_a_dry_run(
     arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(Path().rglob("*"))
-    assert words in complaint(capsys, "export", "zoo", *arguments, code=code)
+    for rehearsed in ([], ["--dry-run"]):
+        assert words in complaint(capsys, "export", "zoo", *arguments, *rehearsed, code=code)
     assert sorted(Path().rglob("*")) == before
+
+
+def test_a_dry_run_refuses_what_the_export_would(zoo: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tailwise.Campaign.open(zoo) as campaign:
+        campaign.label("cat-00.png", "cat")
+    for rehearsed, verb in ((["--dry-run"], "Would write"), ([], "Wrote")):
+        assert f"{verb} 1 record of 1 image" in shown(capsys, "export", "zoo", "out", "-f", "folders", *rehearsed)
+    Path("out/notes.txt").write_text("mine")
+    for rehearsed in ([], ["--dry-run"]):
+        said = complaint(capsys, "export", "zoo", "out", "-f", "folders", *rehearsed, code=3)
+        assert "files such as notes.txt were put there since (1 in all)" in said
+    (photos / "cat-00.png").unlink()
+    for rehearsed in ([], ["--dry-run"]):
+        assert "is gone; put it back" in complaint(capsys, "export", "zoo", "new", "-f", "folders", *rehearsed, code=3)
+
+
+def test_an_export_tells_of_copies_and_of_classes_that_are_retired(
+    zoo: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copyfile(photos / "cat-00.png", photos / "zz-copy.png")
+    assert ran("init", "zoo") == 0
+    with tailwise.Campaign.open(zoo) as campaign:
+        campaign.label("cat-00.png", "cat")
+        campaign.label("dog-00.png", "dog")
+        campaign.retire_class("dog")
+    text = shown(capsys, "export", "zoo", "labels.csv")
+    assert "note: 1 record has the class dog, which is retired" in text
+    assert "note: 1 file is not listed: copies, byte for byte, of images that are" in text
+    told = json_of(capsys, "export", "zoo", "labels.csv", "--dry-run")
+    assert (told["retired"], told["copies"]) == ({"dog": 1}, 1)
+
+
+def test_an_import_names_the_copy_that_the_file_names(
+    zoo: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copyfile(photos / "cat-00.png", photos / "zz-copy.png")
+    assert ran("init", "zoo") == 0
+    with tailwise.Campaign.open(zoo) as campaign:
+        campaign.label("cat-00.png", "cat", annotator="ann")
+    Path("ben.csv").write_text("path,label\nzz-copy.png,dog\n")
+    told = json_of(capsys, "import", "zoo", "ben.csv", "--annotator", "ben", "--dry-run")
+    assert [one["path"] for one in told["conflicts"]] == ["zz-copy.png (a copy of cat-00.png)"]
 
 
 # report, doctor and backup

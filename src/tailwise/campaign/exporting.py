@@ -8,16 +8,17 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import BadInput
+from ..errors import BadFile, BadInput
 from ..types import Progress, unheard
 from .classes import list_classes
-from .formats import FORMATS, Kind, Record
+from .formats import FORMATS, Format, Kind, Record
 from .images import folder_names, list_folders
 from .ledger import Ledger
 from .past import HasLedger, ledger_of
@@ -59,13 +60,22 @@ ORDER BY i.id, said.annotator
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written; `left_out` are images in quarantine, which formats with copies cannot take, and why."""
+    """What was written, or would be.
+
+    Attributes
+    ----------
+    left_out: images in quarantine, which formats with copies cannot take, and why.
+    retired: classes that are not in use any more, with how many records have them.
+    copies: files with the same bytes as an image in it, which are not listed: what is said of one holds for all.
+    """
 
     path: Path
     format: str
     records: int
     images: int
     left_out: tuple[tuple[str, str], ...] = ()
+    retired: tuple[tuple[str, int], ...] = ()
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,7 @@ class Row:
 def export(
     campaign: HasLedger | Ledger, out: str | Path, *, format: str | None = None, unlabelled: bool = False,
     every_answer: bool = False, with_predictions: bool = False, split: float | Mapping[str, float] | None = None,
-    report: Progress = unheard,
+    dry_run: bool = False, report: Progress = unheard,
 ) -> Path:  # fmt: skip
     """Write the labels of a campaign; where they are.
 
@@ -93,26 +103,30 @@ def export(
     with_predictions: the newest model's probabilities too.
     split: a share for testing, or names with shares such as {"train": 0.8, "test": 0.2}. An image stays in its
         split as labels are added: its bytes decide.
+    dry_run: write nothing, but refuse what the export would refuse.
     """
     options = {"unlabelled": unlabelled, "every_answer": every_answer, "with_predictions": with_predictions}
-    return write_export(campaign, out, format=format, split=split, report=report, **options).path
+    return write_export(campaign, out, format=format, split=split, dry_run=dry_run, report=report, **options).path
 
 
 def write_export(
     campaign: HasLedger | Ledger, out: str | Path, *, format: str | None = None, unlabelled: bool = False,
     every_answer: bool = False, with_predictions: bool = False, split: float | Mapping[str, float] | None = None,
-    report: Progress = unheard,
+    dry_run: bool = False, report: Progress = unheard,
 ) -> Exported:  # fmt: skip
     """The same, with what was written and what was left out."""
     ledger, place = ledger_of(campaign), Path(out).expanduser()
     kind = FORMATS[format or format_of(place)]
     folders = list_folders(ledger)
-    if kind.copies:
-        _check_outside(place.resolve(), folders)
     shares = shares_of(split)
+    _check(ledger, kind, place, folders, with_predictions=with_predictions)
     rows = read_rows(ledger, unlabelled=unlabelled, every_answer=every_answer)
     left_out = {row.record.path: row.trouble for row in rows if row.trouble and kind.copies}
     kept = [_in_split(row, shares) for row in rows if not (row.trouble and kind.copies)]
+    done = _exported(ledger, kind, place, kept, left_out)
+    if dry_run:
+        _check_images(kind, kept, folders)
+        return done
     if with_predictions:
         kept = _with_predictions(ledger, kept, report)
     places = {row.record.path: (folders[row.folder], row.record.within or row.record.path) for row in kept}
@@ -128,7 +142,38 @@ def write_export(
     names = tuple(one.name for one in list_classes(ledger))
     kind.write([row.record for row in kept], place, source, names)
     report(1.0, f"wrote {many(len(kept), 'record')}")
-    return Exported(place, kind.name, len(kept), len({row.image for row in kept}), tuple(left_out.items()))
+    return done
+
+
+def _check(ledger: Ledger, kind: Format, out: Path, folders: Mapping[int, Path], *, with_predictions: bool) -> None:
+    """Refuse, before any work, what cannot be written there."""
+    if kind.copies:
+        _check_outside(out.resolve(), folders)
+    kind.check(out)
+    if with_predictions:
+        from .models import newest_model
+
+        newest_model(ledger)
+
+
+def _check_images(kind: Format, rows: Sequence[Row], folders: Mapping[int, Path]) -> None:
+    """Of formats with copies: that there is something to copy."""
+    for row in rows if kind.copies else ():
+        origin = real_path(folders[row.folder], row.record.within or row.record.path)
+        if not origin.is_file():
+            raise BadFile(f"the image {origin} is gone; put it back, or export to a table such as CSV")
+
+
+def _exported(
+    ledger: Ledger, kind: Format, place: Path, rows: Sequence[Row], left_out: Mapping[str, str]
+) -> Exported:  # fmt: skip
+    images = {row.image for row in rows}
+    out_of_use = {one.name for one in list_classes(ledger, retired=True) if one.retired}
+    retired = Counter(row.record.label for row in rows if row.record.label in out_of_use)
+    twins = ledger.read("SELECT id, duplicate_of FROM image WHERE duplicate_of IS NOT NULL AND trouble IS NULL")
+    copies = sum(row["duplicate_of"] in images and row["id"] not in images for row in twins)
+    named = tuple((str(name), count) for name, count in retired.items())
+    return Exported(place, kind.name, len(rows), len(images), tuple(left_out.items()), named, copies)
 
 
 def records(

@@ -250,7 +250,7 @@ def _latest(claims: Iterable[Claim], tally: Tally) -> list[Claim]:
         answers = list(dict.fromkeys(_shown(claim.said) for claim in ordered))
         tally.same += sum(claim.said == ordered[-1].said for claim in ordered[:-1])
         if len(answers) > 1:
-            who, path = ordered[-1].annotator, ordered[-1].place.path
+            who, path = ordered[-1].annotator, ordered[-1].place
             tally.problems.append(f"{path}: {who} answers more than once ({', '.join(answers)}); the last one counts")
     return kept
 
@@ -273,7 +273,7 @@ def _plan(ledger: Ledger, claims: Sequence[Claim], standing: Standing, options: 
             tally.unknown[claim.said[1], "the class is retired; restore it, or rename the label"] += 1
             continue
         if before is not None or key in used:
-            tally.changed.append(Change(claim.place.path, claim.annotator, _shown(before), _shown(claim.said)))
+            tally.changed.append(Change(str(claim.place), claim.annotator, _shown(before), _shown(claim.said)))
             if not options.overwrite:
                 continue
             key = claim.key(ids.get(claim.said[1]), last.get((claim.place.id, claim.annotator), 0))
@@ -306,7 +306,7 @@ def _disagreements(ledger: Ledger, claims: Iterable[Claim], standing: Standing) 
     """The images of the import on which people differ, or differ from what was decided."""
     rows = ledger.read("SELECT s.image_id, c.name FROM settled AS s LEFT JOIN class AS c ON c.id = s.class_id")
     decided = {row["image_id"]: ("label" if row["name"] else "other", row["name"] or "") for row in rows}
-    images = {c.place.id: c.place.path for c in claims if standing[c.place.id].get(c.annotator) == c.said}
+    images = {c.place.id: str(c.place) for c in claims if standing[c.place.id].get(c.annotator) == c.said}
     for image, path in images.items():
         said = {who: what for who, what in sorted(standing[image].items()) if what[0] != "skip"}
         opinions = set(said.values()) | ({decided[image]} if image in decided else set())

@@ -9,7 +9,7 @@ import posixpath
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -37,6 +37,10 @@ class Place:
     sha256: str
     duplicate_of: int | None
     spoken_of: bool  # whether anybody has ever answered it
+    called: str = ""  # the name of the copy that was asked for, where this is the one that people are asked about
+
+    def __str__(self) -> str:
+        return f"{self.called} (a copy of {self.name})" if self.called else self.name
 
     @property
     def file(self) -> Path:
@@ -87,7 +91,7 @@ class Matcher:
         """Of images with the same bytes the first one is asked about; another keeps what was said of it before."""
         if row.duplicate_of is None or row.spoken_of:
             return row
-        return self._by_id[row.duplicate_of]
+        return replace(self._by_id[row.duplicate_of], called=row.name)
 
     def _named(self, path: str) -> list[Place]:
         """The images that a path fits best, tried as it is, as Windows writes it, and as an address."""

@@ -22,7 +22,6 @@ from .outcome import FAILED, WrongUsage, printable
 
 if TYPE_CHECKING:
     from ..campaign.doctor import Finding
-    from ..campaign.exporting import Exported
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +83,10 @@ def run_export(
 
     shares = None if split is None else split_shares(split)
     with opened(folder) as campaign:
-        if dry_run:
-            done = _export_rehearsed(campaign, out, format, options, shares)
-        else:
-            with progress_shown(quiet=form is Form.QUIET) as report:
-                done = write_export(campaign, out, format=format, split=shares, report=report, **options)
+        with progress_shown(quiet=form is Form.QUIET) as report:
+            done = write_export(
+                campaign, out, format=format, split=shares, dry_run=dry_run, report=report, **options
+            )  # fmt: skip
         conflicts = campaign.status().conflicts
     if form is Form.JSON:
         from .campaign_json import exported_json
@@ -116,22 +114,6 @@ def split_shares(text: str) -> float | dict[str, float]:
     if len(shares) < len(parts):
         raise WrongUsage(f"--split is {text!r}, which names a split twice")
     return shares
-
-
-def _export_rehearsed(
-    campaign: Campaign, out: Path, format: str | None, options: Mapping[str, bool],
-    shares: float | Mapping[str, float] | None,
-) -> Exported:  # fmt: skip
-    """What would be written."""
-    from ..campaign.exporting import Exported, format_of, read_rows, shares_of
-    from ..campaign.formats import FORMATS
-
-    kind = FORMATS[format or format_of(out)]
-    shares_of(shares)
-    rows = read_rows(campaign.ledger, unlabelled=options["unlabelled"], every_answer=options["every_answer"])
-    kept = [row for row in rows if not (row.trouble and kind.copies)]
-    left_out = tuple((row.record.path, row.trouble) for row in rows if row.trouble and kind.copies)
-    return Exported(out, kind.name, len(kept), len({row.image for row in kept}), left_out)
 
 
 def run_classes(folder: Path, changes: ClassChanges, form: Form, *, dry_run: bool) -> None:

@@ -90,6 +90,12 @@ def show_exported(done: Exported, conflicts: int, *, dry_run: bool) -> None:
     if conflicts:
         have = "has" if conflicts == 1 else "have"
         console.print(f"[yellow]note:[/] {many(conflicts, 'image')} on which people differ {have} no label in it")
+    for name, count in done.retired:
+        has = "has" if count == 1 else "have"
+        console.print(f"[yellow]note:[/] {many(count, 'record')} {has} the class {plain(name)}, which is retired")
+    if done.copies:
+        files = many(done.copies, "file is", "files are")
+        console.print(f"[yellow]note:[/] {files} not listed: copies, byte for byte, of images that are")
     reasons_listed(console, "left out", done.left_out)
 
 

@@ -142,6 +142,8 @@ def exported_json(done: Exported, conflicts: int, *, dry_run: bool) -> Document:
         "records": done.records,
         "images": done.images,
         "left_out": [{"path": path, "reason": reason} for path, reason in done.left_out],
+        "retired": dict(done.retired),
+        "copies": done.copies,
         "conflicts": conflicts,
         "dry_run": dry_run,
     }

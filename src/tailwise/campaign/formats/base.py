@@ -72,6 +72,10 @@ class Format(Protocol):
         """Read a file or a folder, also as the foreign tool writes it; `classes` are those already known."""
         ...
 
+    def check(self, out: Path) -> None:
+        """Refuse a place where `write` would write nothing: one that is taken, of the wrong kind or not there."""
+        ...
+
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Write a file or a folder, whole or not at all; `classes` in order, also those without images."""
         ...

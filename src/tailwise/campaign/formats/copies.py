@@ -25,6 +25,7 @@ from .table import FILE, csv_of, files_of, header_of, parse_csv, records_of, row
 from .untrusted import CUT, read_text
 
 RECORDS = "records.csv"
+FILE_ENDINGS = {".csv", ".json", ".jsonl", ".parquet", ".txt", ".xml", ".zip"}  # that no folder is meant by
 CHUNK = 1 << 20
 
 
@@ -50,11 +51,23 @@ def fresh_folder(out: Path) -> Iterator[Path]:
             shutil.rmtree(old, ignore_errors=True)
 
 
+def check_folder(out: Path) -> None:
+    """Refuse a place that `fresh_folder` would refuse; nothing is made."""
+    try:
+        check_free(out.resolve())
+    except OSError as error:
+        raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
+
+
 def check_free(out: Path) -> None:
     """Refuse a place where writing would destroy what is not ours."""
     if not out.parent.is_dir():
         raise BadFile(f"cannot write {out}: there is no folder {out.parent}; make it first")
     if not out.exists():
+        if out.suffix.lower() in FILE_ENDINGS:
+            raise BadFile(
+                f"cannot write {out.name}: this format is a folder with several files; name one, such as {out.stem}"
+            )
         return
     if not out.is_dir():
         raise BadFile(f"cannot write the folder {out}: there is a file of that name; name another folder")
@@ -66,8 +79,8 @@ def check_free(out: Path) -> None:
     strange = sorted(set(names_below(out)) - ours)
     if strange:
         raise BadFile(
-            f"{out} is an earlier export, but {strange[0]} and {len(strange) - 1} more files in it were put there "
-            "since; import them or move them away, or name another folder"
+            f"{out} is an earlier export, but files such as {strange[0]} were put there since ({len(strange)} in all); "
+            "import them or move them away, or name another folder"
         )
 
 

@@ -35,12 +35,16 @@ class Csv:
             )
         return Loaded(records, problems, all_classes(about.classes if about else (), records))
 
+    def check(self, out: Path) -> None:
+        """Refuse a file that is not ours, or that cannot be written."""
+        check_file(out, self.suffix, OURS)
+        check_file(beside(out), ".json", b'"tailwise"')
+
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:  # noqa: ARG002 - no image is copied
         """Write the table, and beside it the order of the classes, which no CSV can hold."""
         kept = list(records)
         names = all_classes(classes, kept)
-        check_file(out, self.suffix, OURS)
-        check_file(beside(out), ".json", b'"tailwise"')
+        self.check(out)
         header = header_of(kept, names)
         write_whole(beside(out), ClassesFile(self.name, names, len(kept)).encoded())
         write_whole(out, csv_of(header, (row_of(record, header) for record in kept)))

@@ -15,7 +15,7 @@ from ...errors import BadFile
 from . import classes_file
 from .base import FORMATS, Loaded, Record, Source, all_classes
 from .classes_file import ClassesFile, read_classes_file
-from .copies import CHUNK, copy_image, fresh_folder, listed_records, write_about
+from .copies import CHUNK, check_folder, copy_image, fresh_folder, listed_records, write_about
 from .folders import home_of
 from .found import class_names, class_tree, reconciled
 from .safe_names import Taken, class_folders, safe_name, stem_and_ending
@@ -44,6 +44,10 @@ class CvatImageNet:
             return _read_unpacked(path, classes)
         with opened_zip(path) as archive_file:
             return _read_archive(archive_file)
+
+    def check(self, out: Path) -> None:
+        """Refuse a folder that is not ours, or that cannot be made."""
+        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Write both archives; in the first, images without a class are in no_label/."""

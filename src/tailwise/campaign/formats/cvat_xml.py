@@ -52,11 +52,15 @@ class CvatXml:
         names = (name.text or "" for name in root.findall("./meta//labels/label/name"))
         return Loaded(records, problems, all_classes(tuple(names), records))
 
+    def check(self, out: Path) -> None:
+        """Refuse a file that is not ours, or that cannot be written."""
+        check_file(out, self.suffix, b"tailwise")
+
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Write the file as CVAT would, sizes of the images included."""
         kept = list(records)
         names = all_classes(classes, kept)
-        check_file(out, self.suffix, b"tailwise")
+        self.check(out)
         groups = by_image(kept)
         root = Element("annotations")
         SubElement(root, "version").text = "1.1"

@@ -13,7 +13,7 @@ from ...errors import BadFile
 from . import classes_file
 from .base import FORMATS, Loaded, Record, Source, all_classes
 from .classes_file import ClassesFile, read_classes_file
-from .copies import Copies, fresh_folder, listed_records, write_about
+from .copies import Copies, check_folder, fresh_folder, listed_records, write_about
 from .folders import read_tree
 from .found import Found, files_below, hashes_below, lies_in, reconciled
 from .untrusted import read_json
@@ -47,6 +47,10 @@ class FiftyOne:
         records, gone = reconciled(found, listed_records(root), lambda files: _known_hashes(root, files))
         about = read_classes_file(root / classes_file.NAME)
         return Loaded(records, problems + gone, all_classes(about.classes if about else names, records))
+
+    def check(self, out: Path) -> None:
+        """Refuse a folder that is not ours, or that cannot be made."""
+        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Copy the images and write their labels; a copy per record, as a name has one label."""

@@ -12,7 +12,7 @@ from ...errors import BadFile
 from . import classes_file
 from .base import FORMATS, Loaded, Record, Source, all_classes
 from .classes_file import ClassesFile, read_classes_file
-from .copies import RECORDS, Copies, fresh_folder, listed_records, write_about
+from .copies import RECORDS, Copies, check_folder, fresh_folder, listed_records, write_about
 from .found import class_names, class_tree, files_below, hashes_below, reconciled
 from .safe_names import OTHER, UNLABELLED, class_folders, safe_name
 
@@ -30,6 +30,10 @@ class Folders:
         if not path.is_dir():
             raise BadFile(f"there is no folder {path}; name a folder of class folders")
         return read_tree(path)
+
+    def check(self, out: Path) -> None:
+        """Refuse a folder that is not ours, or that cannot be made."""
+        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Copy each image into the folder of its class; images without a class go to _other and _unlabelled."""

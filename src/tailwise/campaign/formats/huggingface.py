@@ -15,7 +15,7 @@ from ...errors import BadFile
 from . import classes_file
 from .base import FORMATS, Loaded, Record, Source, all_classes
 from .classes_file import ClassesFile, read_classes_file
-from .copies import Copies, fresh_folder
+from .copies import Copies, check_folder, fresh_folder
 from .folders import read_tree
 from .found import SPLITS, files_below, hashes_below, lies_in
 from .safe_names import safe_name
@@ -46,6 +46,10 @@ class HuggingFace:
         records = [record for table in tables for record in _split_records(root, table)]
         about = read_classes_file(root / classes_file.NAME)
         return Loaded(records, problems, all_classes(about.classes if about else (), records))
+
+    def check(self, out: Path) -> None:
+        """Refuse a folder that is not ours, or that cannot be made."""
+        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Copy the images and write their metadata; a copy per record, as the loader wants one row per file."""

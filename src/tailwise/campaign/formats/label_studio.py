@@ -16,7 +16,7 @@ from ...errors import BadFile
 from . import classes_file
 from .base import FORMATS, Loaded, Record, Source, all_classes, by_image, to_iso
 from .classes_file import ClassesFile, read_classes_file
-from .copies import fresh_folder
+from .copies import check_folder, fresh_folder
 from .label_studio_tasks import LOCAL_FILES, NOTE, OTHER, task_records
 from .untrusted import read_bytes, read_json, xml_of
 
@@ -53,6 +53,10 @@ class LabelStudio:
             problems += faults
         named = tuple(called.get(name, name) for name in choices)
         return Loaded(records, problems, all_classes(ours or named, records))
+
+    def check(self, out: Path) -> None:
+        """Refuse a folder that is not ours, or that cannot be made."""
+        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Write tasks and configuration; addresses are for Label Studio's local files, below the images' folder."""

@@ -44,14 +44,19 @@ class Parquet:
         about = from_text(text_of(metadata[MARK], str(path)), str(path)) if MARK in metadata else None
         return Loaded(records, [], all_classes(about.classes if about else (), records))
 
+    def check(self, out: Path) -> None:
+        """Refuse a file that is not ours, or that cannot be written."""
+        _, parquet = need_arrow()
+        check_file(out, self.suffix, b"PAR1")
+        if out.exists() and out.stat().st_size:
+            check_ours(out, parquet)
+
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:  # noqa: ARG002 - no image is copied
         """Write the table; nothing is guarded, as no spreadsheet opens it."""
         arrow, parquet = need_arrow()
         kept = list(records)
         names = all_classes(classes, kept)
-        check_file(out, self.suffix, b"PAR1")
-        if out.exists() and out.stat().st_size:
-            check_ours(out, parquet)
+        self.check(out)
         table = _typed(arrow, kept, header_of(kept, names))
         about = ClassesFile(self.name, names, len(kept)).encoded()
         buffer = io.BytesIO()
