@@ -157,6 +157,11 @@ def test_labels_that_are_there_already_are_imported_and_may_bring_the_classes(
     assert found["labels"]["added"] == 2
     assert [row["path"] for row in found["labels"]["unmatched"]] == ["absent.png"]
     assert "2 were there already" in shown(capsys, "init", "zoo", "--labels", "labels.csv")
+    Path("labels.csv").write_text("path,label\ncat-01.png,cat\ndog-01.png,dgo\n")
+    again = json_of(capsys, "init", "zoo", "--labels", "labels.csv")
+    assert (again["classes"], again["labels"]["added"], again["labels"]["new_classes"]) == (["cat", "dog"], 1, [])
+    assert [one["name"] for one in again["labels"]["unknown_classes"]] == ["dgo"]
+    assert "import --create-classes" in shown(capsys, "init", "zoo", "--labels", "labels.csv")
 
 
 @pytest.mark.usefixtures("photos")

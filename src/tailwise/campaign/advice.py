@@ -166,8 +166,15 @@ def _gain(facts: Facts) -> list[Evidence]:
     curve = facts.curve
     now, measured = curve.points[-1].balanced_accuracy, int(curve.measured.sum())
     assert now is not None
+    covered = int(np.count_nonzero(curve.measured))
+    images = many(measured, "labelled image")
+    of_some = f" of {covered} of {many(len(curve.class_ids), 'class', 'classes')}"
+    where = f"{images}{of_some if covered < len(curve.class_ids) else ''}"
+    if not curve.tells:
+        text = f"There are too few labels to measure the model: it could be asked about {where}."
+        return [Evidence("gain", "unclear", text, {"images": float(measured), "classes": float(covered)})]
     level = (
-        f"Balanced accuracy is {_percent(now)}, by cross-validation on {many(measured, 'labelled image')}; these "
+        f"Balanced accuracy is {_percent(now)}, by cross-validation on {where}; these "
         "were chosen to be hard and balanced, so on all images it may be higher or lower."
     )
     found = [Evidence("level", "unclear", level, {"balanced_accuracy": now.value, "error": now.error})]
@@ -183,8 +190,12 @@ def _gain(facts: Facts) -> list[Evidence]:
 
 
 def lean_of(last: Measure, mean: Measure, points: int) -> str:
-    """Up if the last gain, or the mean of two, is clear; flat if the mean is clearly small and rounds are enough."""
-    rising = any(one.value - CLEAR * one.error > 0 for one in (last, mean))
+    """Up if the last gain is clear, or the mean of two with a last one that is not small; flat if the mean is small.
+
+    A large step of the past says nothing where the last one added nothing; and "no" needs enough rounds.
+    """
+    clear = [one.value - CLEAR * one.error > 0 for one in (last, mean)]
+    rising = clear[0] or (clear[1] and last.value >= SMALL)
     flat = mean.value + CLEAR * mean.error < SMALL and points >= ROUNDS_FOR_NO
     return "yes" if rising else "no" if flat else "unclear"
 

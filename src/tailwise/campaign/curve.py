@@ -26,6 +26,7 @@ FOLDS = 5
 SEED = 0
 MOST_POINTS = 25  # more rounds are thinned out, the first and the last kept
 NO_GUESS = -1
+ENOUGH = 10  # measured images, below which a level is anybody's guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,11 @@ class Curve:
     backbone: str
     learner: str
     lost: int = 0
+
+    @property
+    def tells(self) -> bool:
+        """Whether the level means anything: two classes at least, and not a handful of images."""
+        return int(np.count_nonzero(self.measured)) > 1 and int(self.measured.sum()) >= ENOUGH
 
     def recalls(self) -> Float64Array:
         """Share of each class that was recognised at the last point, (C,); NaN where none was asked about."""

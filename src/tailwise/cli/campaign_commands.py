@@ -180,7 +180,7 @@ def _begin(asked: Init, home: Path, names: Sequence[str], report: Progress, *, i
         if settings and not is_new:
             campaign.configure(**settings)
         with _kept_when_interrupted(campaign, asked):
-            indexed, imported = _read_in(campaign, asked, names, report)
+            indexed, imported = _read_in(campaign, asked, report)
         used = tuple(one.name for one in campaign.classes())
         return Begun(is_new, indexed, used, fresh, imported, campaign.status())
 
@@ -194,16 +194,20 @@ def _add_missing(campaign: Campaign, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_in(
-    campaign: Campaign, asked: Init, names: Sequence[str], report: Progress
+    campaign: Campaign, asked: Init, report: Progress
 ) -> tuple[tuple[tuple[Path, Indexed], ...], Imported | None]:
-    """Index the folders that were named, or all that are known; then import."""
+    """Index the folders that were named, or all that are known; then import.
+
+    The labels bring the classes where the campaign has none; later an unknown class may be a slip of the pen.
+    """
     from ..campaign.importing import import_file
 
     folders = asked.images or tuple(folders_in_use(campaign.ledger))
     indexed = tuple((folder, campaign.index(folder, report=report)) for folder in folders)
     if asked.labels is None:
         return indexed, None
-    return indexed, import_file(campaign, asked.labels, create_classes=not names, report=report)
+    none_yet = not campaign.classes(retired=True)
+    return indexed, import_file(campaign, asked.labels, create_classes=none_yet, report=report)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def imported_lines(done: Imported) -> Iterator[RenderableType]:
     if done.new_classes:
         yield f"[green]{many(len(done.new_classes), 'class', 'classes')} added:[/] {plain(', '.join(done.new_classes))}"
     unknown = [(one.name, f"{many(one.records, 'record')}: {one.reason}") for one in done.unknown_classes]
-    advice = "Take them with --create-classes, or say what they are called here with --rename OLD=NEW."
+    advice = "Take them with tailwise import --create-classes, or say what they are called here with --rename OLD=NEW."
     yield from _part("unknown class", "why", unknown, advice)
     yield from _part("no image found for", "why", [(one.path, one.reason) for one in done.unmatched], "")
     changed = [(one.path, f"{one.annotator}: {one.before} → {one.after}") for one in done.changed]

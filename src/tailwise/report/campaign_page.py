@@ -115,12 +115,15 @@ def story_grids(story: Story) -> list[Grid]:
 
 def _numbers(story: Story) -> str:
     status = story.status
-    level = story.curve.points[-1].balanced_accuracy if story.curve is not None and story.curve.points else None
+    curve = story.curve
+    level = curve.points[-1].balanced_accuracy if curve is not None and curve.points and curve.tells else None
+    unseen = 0 if curve is None or level is None else int((curve.measured == 0).sum())
+    some = "" if not unseen else f", of {len(curve.class_ids) - unseen} of {len(curve.class_ids)} classes"
     tiles = [
         (f"{status.labelled:,}", f"of {status.usable:,} images labelled"),
         (f"{len(story.rounds)}", "round" if len(story.rounds) == 1 else "rounds"),
         (f"{len(story.people)}", "person" if len(story.people) == 1 else "people"),
-        (DASH if level is None else f"{100 * level.value:.0f} %", "balanced accuracy"),
+        (DASH if level is None else f"{100 * level.value:.0f} %", f"balanced accuracy{some}"),
         (f"{status.conflicts:,}", "open conflict" if status.conflicts == 1 else "open conflicts"),
     ]
     return (

@@ -29,5 +29,5 @@ def shortfalls(
         for cls, column in zip(classes.tolist(), rows.minus_classes(classes.tolist()), strict=True):
             most = -column.sum_of_smallest(budget)[0] if budget else 0.0
             if most < ranges.low[cls] * (1 - SHORT):
-                found.append(Shortfall(cls, float(ranges.low[cls]), most))
+                found.append(Shortfall(cls, float(ranges.low[cls]), max(0.0, most)))
     return tuple(found)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tailwise.campaign.advice import Advice, Facts, Stability, advise, expected_gain, gather, judge, mean_gain
+from tailwise.campaign.advice import Advice, Facts, Stability, advise, expected_gain, gather, judge, lean_of, mean_gain
 from tailwise.campaign.agreement import Agreement
 from tailwise.campaign.choosing import Pending, next_round
 from tailwise.campaign.curve import Curve, CurveGain, CurvePoint, Measure
@@ -74,6 +75,34 @@ def test_a_flat_curve_with_stable_predictions_is_not() -> None:
 )
 def test_what_the_numbers_do_not_bear_out_is_unclear(changes: dict[str, Any]) -> None:
     assert judge(facts(**{"stability": stable()} | changes)).worth_it == "unclear"
+
+
+@pytest.mark.parametrize(
+    ("last", "mean", "leans"),
+    [
+        ((-0.03, 0.01), (0.05, 0.02), "unclear"),  # it fell, after a large step
+        ((0.0, 0.083), (0.2, 0.05), "unclear"),  # nothing was added
+        ((0.041, 0.03), (0.054, 0.023), "yes"),
+        ((0.08, 0.01), (0.02, 0.03), "yes"),
+        ((0.0, 0.002), (0.0, 0.001), "no"),
+    ],
+)
+def test_a_large_step_of_the_past_is_no_rise_of_today(
+    last: tuple[float, float], mean: tuple[float, float], leans: str
+) -> None:
+    assert lean_of(Measure(*last), Measure(*mean), 5) == leans
+
+
+@pytest.mark.parametrize(
+    ("measured", "told"), [((2, 0, 0), "2 labelled images of 1 of 3 classes"), ((3, 3, 3), "9 lab")]
+)
+def test_a_level_of_a_handful_of_images_is_not_told(measured: tuple[int, ...], told: str) -> None:
+    few = replace(curve([0.9, 1.0, 1.0]), measured=np.array(measured), class_ids=(1, 2, 3))
+    advice = judge(facts(curve=few))
+    assert not [one for one in advice.evidence if one.what == "level"]
+    assert told in evidence(advice, "gain").text
+    enough = judge(facts(curve=replace(few, measured=np.array([6, 6, 0]))))
+    assert "on 12 labelled images of 2 of 3 classes; these" in evidence(enough, "level").text
 
 
 def test_one_clear_step_is_a_yes_that_says_so() -> None:

@@ -98,6 +98,7 @@ def test_a_class_without_any_probability_does_no_harm() -> None:
     batch = tailwise.select(proba, 60, balance=1.0)
     assert [shortfall.cls for shortfall in batch.unreachable] == [5]
     assert batch.unreachable[0].reachable == 0.0
+    assert "can reach at most 0.0 of" in str(batch.unreachable[0])  # not -0.0
 
 
 def test_one_class_is_top_b() -> None:
