@@ -246,8 +246,8 @@ class Ledger:
             )
         if found < newest and self.read_only:
             raise OlderLedger(
-                f"{self.path} has schema {found}, and this Tailwise reads {newest}; bring it up to date with "
-                f"`tailwise doctor {self.folder} --fix schema`, or open it for writing: the old file is kept"
+                f"{self.path} has schema {found}, and this Tailwise reads {newest}; open the campaign for writing "
+                f"once, which brings it up to date and keeps the old file: `tailwise doctor {self.folder} --fix schema`"
             )
 
     def _reading_now(self) -> sqlite3.Connection | None:

@@ -106,18 +106,16 @@ def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
     with closing(connect(path, "rw")) as old:
         if not leave_log(old):  # what is in a log would be played into the new file
             raise LedgerBusy(f"cannot bring {path} to the newest schema while somebody reads it; try again")
+        if schema_of(old) == 0:  # no ledger is made so: another program has set the number
+            raise BadFile(
+                f"{path} says that it has schema 0, which no Tailwise has written; it is as it was: ask an expert"
+            )
         kept = back_up(old, backups, f"before-schema-{steps[-1].number}")
         beside = _beside(path)
         try:
             with closing(connect(beside, "rwc")) as new:
                 _copy_and_step(old, new, steps)
                 _check(old, new, path)
-        except sqlite3.DatabaseError as error:
-            _beside(path)
-            raise BadFile(
-                f"cannot bring {path} from schema {schema_of(old)} to {steps[-1].number}: {error}. It is as it was; "
-                "keep a copy of it"
-            ) from error
         except BaseException:
             _beside(path)
             raise

@@ -95,8 +95,8 @@ def _written_anew(folder: Path, target: Path, backups: list[Path]) -> bool:
     """
     target.unlink(missing_ok=True)
     try:
-        with closing(connect(folder / LEDGER_FILE, "ro")) as connection:
-            connection.execute("VACUUM INTO ?", (str(target),))
+        with closing(connect(folder / LEDGER_FILE, "ro")) as old, closing(connect(target, "rwc")) as new:
+            _copy_tables(old, new)
         with closing(connect(target, "ro")) as connection:
             sound = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok"
             sound = sound and connection.execute("PRAGMA foreign_key_check").fetchone() is None
@@ -107,6 +107,24 @@ def _written_anew(folder: Path, target: Path, backups: list[Path]) -> bool:
     if not whole:
         target.unlink(missing_ok=True)
     return whole
+
+
+def _copy_tables(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
+    """Every row as the table itself has it; SQLite's own VACUUM would copy damaged indexes as they are."""
+    parts = old.execute(
+        "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' "
+        "ORDER BY type <> 'table', rowid"
+    ).fetchall()
+    new.execute("BEGIN")
+    for part in parts:
+        new.execute(part["sql"])
+        if part["type"] == "table":
+            rows = old.execute(f'SELECT * FROM "{part["name"]}" NOT INDEXED')
+            marks = ", ".join("?" * len(rows.description))
+            new.executemany(f'INSERT INTO "{part["name"]}" VALUES ({marks})', rows)
+    new.execute("COMMIT")
+    for name in ("application_id", "user_version"):
+        new.execute(f"PRAGMA {name} = {int(old.execute(f'PRAGMA {name}').fetchone()[0])}")
 
 
 def _last_event(path: Path) -> int:
