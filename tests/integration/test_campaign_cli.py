@@ -424,6 +424,15 @@ def test_a_read_only_folder_is_read_and_not_written(
         monkeypatch.chdir("/")
 
 
+def test_the_command_that_init_names_works_in_a_small_pool(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "next", "zoo")
+    assert "Round 1: 27 of 27 images" in text
+    assert "27 images are left to choose from, fewer than the usual 100" in text
+    answer_round(zoo)
+    assert "only 0 are left" in complaint(capsys, "next", "zoo", code=4)
+    assert "one of none, temperature" in complaint(capsys, "next", "zoo", "--calibration", "both", code=3)
+
+
 def test_a_budget_above_the_pool_cannot_be_met(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "only 27 are left" in complaint(capsys, "next", "zoo", "-b", "28", code=4)
     assert "--balance" in complaint(capsys, "next", "zoo", "--balance", "heavy", code=2)

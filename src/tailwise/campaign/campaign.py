@@ -207,8 +207,8 @@ class Campaign:
 
     def next(
         self, budget: int | None = None, *, strategy: str | None = None, balance: str | float | None = None,
-        seed: int | None = None, overlap: int | None = None, dry_run: bool = False, allow_unfinished: bool = False,
-        skipped: bool = False, report: Progress = unheard,
+        calibration: str | None = None, seed: int | None = None, overlap: int | None = None, dry_run: bool = False,
+        allow_unfinished: bool = False, skipped: bool = False, report: Progress = unheard,
     ) -> Proposal:  # fmt: skip
         """Train on what is labelled and open the next round: `campaign.next(100)`; with `dry_run`, only propose it.
 
@@ -218,8 +218,8 @@ class Campaign:
         from .choosing import next_round
 
         return next_round(
-            self, budget, strategy=strategy, balance=balance, seed=seed, overlap=overlap, dry_run=dry_run,
-            allow_unfinished=allow_unfinished, skipped=skipped, report=report,
+            self, budget, strategy=strategy, balance=balance, calibration=calibration, seed=seed, overlap=overlap,
+            dry_run=dry_run, allow_unfinished=allow_unfinished, skipped=skipped, report=report,
         )  # fmt: skip
 
     def import_labels(

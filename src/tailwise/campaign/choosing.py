@@ -25,7 +25,7 @@ from .ledger import Ledger
 from .models import describe, head_named, new_version, save, train, with_features
 from .past import HasLedger, Labelled, labelled_set, ledger_of
 from .rounds import COUNTS_IN_ROUND, Pick, Round, current_round, open_round
-from .state import Settings, read_settings
+from .state import Settings, changed_settings, read_settings
 from .wording import many
 
 ON_PIXELS = ("vaal",)  # its nets look at images, and a campaign has features
@@ -139,8 +139,10 @@ class Request:
     """What was asked for, checked."""
 
     budget: int
+    strict: bool  # whether the budget was asked for by number; else it is what a round usually has, if so many are left
     strategy: str
     balance: str | float
+    calibration: str
     seed: int
     overlap: int
     dry_run: bool
@@ -166,15 +168,17 @@ class Chosen:
 
 def next_round(
     campaign: HasLedger | Ledger, budget: int | None = None, *, strategy: str | None = None,
-    balance: str | float | None = None, seed: int | None = None, overlap: int | None = None, dry_run: bool = False,
-    allow_unfinished: bool = False, skipped: bool = False, report: Progress = unheard,
+    balance: str | float | None = None, calibration: str | None = None, seed: int | None = None,
+    overlap: int | None = None, dry_run: bool = False, allow_unfinished: bool = False, skipped: bool = False,
+    report: Progress = unheard,
 ) -> Proposal:  # fmt: skip
     """Choose the images to label next and open a round with them.
 
     Parameters
     ----------
     campaign: a campaign or its ledger, open for writing (reading is enough for a dry run).
-    budget, strategy, balance, overlap: what is None is taken from the settings. `balance` "none" is λ = 0.
+    budget: how many images; None: as many as the settings say, or all that are left where these are fewer.
+    strategy, balance, calibration, overlap: what is None is taken from the settings. `balance` "none" is λ = 0.
     seed: equal labels and equal seeds give equal rounds; None: the number of the round.
     dry_run: only propose; nothing at all is written.
     allow_unfinished: open the round though the last one is not finished; its unanswered images return to the pool.
@@ -183,8 +187,8 @@ def next_round(
     """
     ledger = ledger_of(campaign)
     asked = _request(
-        ledger, budget=budget, strategy=strategy, balance=balance, seed=seed, overlap=overlap, dry_run=dry_run,
-        allow_unfinished=allow_unfinished, skipped=skipped,
+        ledger, budget=budget, strategy=strategy, balance=balance, calibration=calibration, seed=seed, overlap=overlap,
+        dry_run=dry_run, allow_unfinished=allow_unfinished, skipped=skipped,
     )  # fmt: skip
     pending = _check_finished(ledger, asked)
     candidates = _candidates(ledger, asked)
@@ -197,8 +201,7 @@ def next_round(
     )  # fmt: skip
     features_seconds = time.perf_counter() - started
     readable = candidates[embedding.rows(candidates)[1]]
-    if len(readable) < asked.budget:
-        raise _exhausted(ledger, asked, len(readable))
+    asked = _within(ledger, asked, len(readable))
     labelled = with_features(labelled, embedding)
     chosen = _choose(asked, labelled, embedding, readable, report)
     made = _proposal(asked, chosen, labelled, embedding, pending, len(readable), features_seconds)
@@ -224,8 +227,8 @@ def candidate_images(ledger: Ledger, *, with_open_round: bool = False, skipped: 
 
 
 def _request(
-    ledger: Ledger, *, budget: int | None, strategy: str | None, balance: str | float | None, seed: int | None,
-    overlap: int | None, dry_run: bool, allow_unfinished: bool, skipped: bool,
+    ledger: Ledger, *, budget: int | None, strategy: str | None, balance: str | float | None, calibration: str | None,
+    seed: int | None, overlap: int | None, dry_run: bool, allow_unfinished: bool, skipped: bool,
 ) -> Request:  # fmt: skip
     """Settle what was not said, and check what was."""
     usual = read_settings(ledger)
@@ -241,10 +244,15 @@ def _request(
         raise BadInput(f"strategy {name!r} looks at pixels, and a campaign chooses by features; take one of {others}")
     make(name, balance=weight)  # an unknown name or a bad λ is refused here, before any work
     head_named(usual.learner)
+    calibrated = usual.calibration if calibration is None else calibration
+    changed_settings(usual, {"calibration": calibrated})  # checks it
     if not dry_run and ledger.read_only:
         raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing, or ask for a dry run")
     draw = _next_number(ledger) if seed is None else int(seed)
-    return Request(int(size), name, weight, draw, int(answers), dry_run, allow_unfinished, skipped, usual)
+    return Request(
+        int(size), budget is not None, name, weight, calibrated, draw, int(answers), dry_run, allow_unfinished, skipped,
+        usual,
+    )  # fmt: skip
 
 
 def _next_number(ledger: Ledger) -> int:
@@ -276,9 +284,17 @@ def _check_classes(labelled: Labelled) -> None:
 
 def _candidates(ledger: Ledger, asked: Request) -> IntArray:
     candidates = candidate_images(ledger, with_open_round=asked.allow_unfinished, skipped=asked.skipped)
-    if len(candidates) < asked.budget:
-        raise _exhausted(ledger, asked, len(candidates))
+    _within(ledger, asked, len(candidates))
     return candidates
+
+
+def _within(ledger: Ledger, asked: Request, left: int) -> Request:
+    """The request, for all that is left where that is less than a round usually has; what was asked for is not cut."""
+    if asked.budget <= left:
+        return asked
+    if asked.strict or not left:
+        raise _exhausted(ledger, asked, left)
+    return replace(asked, budget=left)
 
 
 def _exhausted(ledger: Ledger, asked: Request, left: int) -> PoolExhausted:
@@ -329,7 +345,7 @@ def _choose_by_model(
     pool = embedding.features[embedding.rows(candidates)[0]]
     choice = choose(
         make(asked.strategy, balance=asked.balance), head_named(settings.learner), model, images, pool, asked.budget,
-        asking=Asking(settings.calibration), seed=asked.seed, report=partial(_stage, report, 0.7, 0.95),
+        asking=Asking(asked.calibration), seed=asked.seed, report=partial(_stage, report, 0.7, 0.95),
     )  # fmt: skip
     indices = choice.selection.indices
     proba = choice.calibration.apply(np.asarray(model.predict_proba(pool[indices])))
@@ -355,7 +371,7 @@ def _proposal(
     selection, cold = chosen.selection, chosen.cold_start
     counted = None if cold else tuple(float(count) for count in selection.expected_counts)
     wanted = None if cold else tuple(float(count) for count in selection.target)
-    notes = (*chosen.notes, *_notes(labelled, embedding, pending))
+    notes = (*chosen.notes, *_last_ones(asked), *_notes(labelled, embedding, pending))
     made = Proposal(
         None, chosen.picks, asked.budget, chosen.strategy, chosen.balance, asked.seed, cold, labelled.class_ids,
         counted, wanted, selection.lam, selection.gap if np.isfinite(selection.gap) else None, selection.status,
@@ -364,6 +380,14 @@ def _proposal(
         {"features": features_seconds, **chosen.seconds}, notes,
     )  # fmt: skip
     return replace(made, why=_why(made, selection, labelled))
+
+
+def _last_ones(asked: Request) -> list[str]:
+    usual = asked.settings.budget
+    if asked.strict or asked.budget == usual:
+        return []
+    left = many(asked.budget, "image is", "images are")
+    return [f"{left} left to choose from, fewer than the usual {usual:,}: the round has all of them"]
 
 
 def _notes(labelled: Labelled, embedding: Embedding, pending: Pending | None) -> list[str]:

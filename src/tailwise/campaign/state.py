@@ -42,8 +42,8 @@ class Status:
     usable: int
     duplicates: int
     quarantined: int
-    labelled: int  # decided images, of retired classes too
-    labels: Mapping[int, int]  # decided images by class id, 0 where there are none
+    labelled: int  # decided images that can be used, of retired classes too
+    labels: Mapping[int, int]  # all decided images by class id, 0 where there are none
     other: int  # images that are none of the classes
     skipped: int  # images that were skipped by all who saw them
     conflicts: int
@@ -51,6 +51,7 @@ class Status:
     round: Round | None  # the open one
     progress: RoundProgress | None  # of the open one
     annotators: Mapping[str, int]  # answers by person
+    aside: int = 0  # decided images that cannot be used now: in quarantine, or copies; their labels are kept
 
 
 def read_status(ledger: Ledger) -> Status:
@@ -65,13 +66,14 @@ def read_status(ledger: Ledger) -> Status:
                 labels[class_id] += how_many
             else:
                 others[outcome] += how_many
+        aside = int(ledger.read(_ASIDE)[0][0])
         current = current_round(ledger)
         return Status(
             images=images["all"], usable=images["usable"], duplicates=images["duplicates"],
-            quarantined=images["quarantined"], labelled=sum(labels.values()), labels=labels, other=others["other"],
-            skipped=others["skipped"], conflicts=others["conflict"],
+            quarantined=images["quarantined"], labelled=sum(labels.values()) - aside, labels=labels,
+            other=others["other"], skipped=others["skipped"], conflicts=others["conflict"],
             rounds=ledger.read("SELECT count(*) FROM round")[0][0], round=current,
-            progress=progress(ledger, current.id) if current else None, annotators=annotators(ledger),
+            progress=progress(ledger, current.id) if current else None, annotators=annotators(ledger), aside=aside,
         )  # fmt: skip
 
 
@@ -117,6 +119,10 @@ def _check(settings: Settings) -> None:
         )
 
 
+_ASIDE = """
+SELECT count(*) FROM current_label AS l JOIN image AS i ON i.id = l.image_id
+WHERE i.trouble IS NOT NULL OR i.duplicate_of IS NOT NULL
+"""
 _IMAGES = """
 SELECT count(*) AS "all", coalesce(sum(trouble IS NULL AND duplicate_of IS NULL), 0) AS usable,
     coalesce(sum(trouble IS NULL AND duplicate_of IS NOT NULL), 0) AS duplicates,

@@ -58,10 +58,15 @@ def init(
 @campaigns.command(name="next", rich_help_panel=PANEL)
 def next_(
     folder: Folder,
-    budget: Annotated[int | None, typer.Option("--budget", "-b", min=1, help="How many images; default 100.")] = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", "-b", min=1, help="How many images; default 100, or what is left.")
+    ] = None,
     strategy: Annotated[str | None, typer.Option(help="One of `tailwise strategies`; default entropy.")] = None,
     balance: Annotated[
         str | None, typer.Option(help="λ as a number, auto, none, or a wish such as 'within 5%'; default auto.")
+    ] = None,
+    calibration: Annotated[
+        str | None, typer.Option(metavar="KIND", help="Of the probabilities that are balanced: none or temperature.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Equal labels and seeds, equal rounds; default the number of the round.")
@@ -90,8 +95,8 @@ def next_(
     from .commands import Form
 
     wishes = {
-        "budget": budget, "strategy": strategy, "balance": balance, "seed": seed, "overlap": overlap,
-        "allow_unfinished": allow_unfinished, "skipped": skipped, "dry_run": dry_run,
+        "budget": budget, "strategy": strategy, "balance": balance, "calibration": calibration, "seed": seed,
+        "overlap": overlap, "allow_unfinished": allow_unfinished, "skipped": skipped, "dry_run": dry_run,
     }  # fmt: skip
     run_next(folder, wishes, Form.of(as_json=as_json, quiet=quiet))
 

@@ -100,7 +100,8 @@ def _images(made: Proposal, campaign: Campaign, names: Mapping[int, str]) -> lis
 
 def status_json(campaign: Campaign, status: Status, agreement: Agreement) -> Document:
     """Of `tailwise status`."""
-    counted = ("images", "usable", "duplicates", "quarantined", "labelled", "other", "skipped", "conflicts", "rounds")
+    counted = ("images", "usable", "duplicates", "quarantined", "labelled", "aside", "other", "skipped", "conflicts",
+               "rounds")  # fmt: skip
     return {
         "campaign": campaign.name,
         "folder": str(campaign.folder),

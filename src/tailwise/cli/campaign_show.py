@@ -250,6 +250,7 @@ def _overview(status: Status) -> Table:
     images += [f"[red]{status.quarantined:,} in quarantine[/]"] if status.quarantined else []
     share = f" ({status.labelled / status.usable:.0%})" if status.usable else ""
     labels = [f"{status.labelled:,}{share}"]
+    labels += [f"{status.aside:,} more that cannot be used now"] if status.aside else []
     labels += [f"{status.other:,} none of the classes"] if status.other else []
     labels += [f"{status.skipped:,} skipped"] if status.skipped else []
     labels += [f"[yellow]{many(status.conflicts, 'conflict')}[/]"] if status.conflicts else []

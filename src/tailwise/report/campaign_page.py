@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from .._version import __version__
 from ..campaign.agreement import Agreement
+from ..campaign.curve import Curve
 from ..campaign.ledger import Ledger, now
 from ..campaign.past import HasLedger, ledger_of
 from ..errors import BadFile
@@ -115,15 +116,11 @@ def story_grids(story: Story) -> list[Grid]:
 
 def _numbers(story: Story) -> str:
     status = story.status
-    curve = story.curve
-    level = curve.points[-1].balanced_accuracy if curve is not None and curve.points and curve.tells else None
-    unseen = 0 if curve is None or level is None else int((curve.measured == 0).sum())
-    some = "" if not unseen else f", of {len(curve.class_ids) - unseen} of {len(curve.class_ids)} classes"
     tiles = [
         (f"{status.labelled:,}", f"of {status.usable:,} images labelled"),
         (f"{len(story.rounds)}", "round" if len(story.rounds) == 1 else "rounds"),
         (f"{len(story.people)}", "person" if len(story.people) == 1 else "people"),
-        (DASH if level is None else f"{100 * level.value:.0f} %", f"balanced accuracy{some}"),
+        _level(story.curve),
         (f"{status.conflicts:,}", "open conflict" if status.conflicts == 1 else "open conflicts"),
     ]
     return (
@@ -131,6 +128,16 @@ def _numbers(story: Story) -> str:
         + "".join(f"<div><b>{big}</b><span>{small}</span></div>" for big, small in tiles)
         + "</div>"
     )
+
+
+def _level(curve: Curve | None) -> tuple[str, str]:
+    """The balanced accuracy, where enough was measured, and of which classes, where not of all."""
+    level = curve.points[-1].balanced_accuracy if curve is not None and curve.points and curve.tells else None
+    if curve is None or level is None:
+        return DASH, "balanced accuracy"
+    covered, classes = int((curve.measured > 0).sum()), len(curve.class_ids)
+    some = f", of {covered} of {classes} classes" if covered < classes else ""
+    return f"{100 * level.value:.0f} %", f"balanced accuracy{some}"
 
 
 def _verdict(story: Story) -> str:
@@ -168,14 +175,15 @@ def _agreement(story: Story) -> str:
 
 def _made(story: Story) -> str:
     status = story.status
+    aside = f" and {status.aside:,} that cannot be used now" if status.aside else ""
     facts = {
         "Campaign": f"{story.name} ({story.key[:12]})",
         "Created": stamp(story.created),
         "Report": stamp(story.at),
         "Images": f"{status.images:,}: {status.usable:,} usable, {status.duplicates:,} duplicates, "
         f"{status.quarantined:,} in quarantine",
-        "Answers": f"{status.labelled:,} images labelled, {status.other:,} of no class, {status.skipped:,} skipped, "
-        f"{status.conflicts:,} open conflicts",
+        "Answers": f"{status.labelled:,} images labelled{aside}, {status.other:,} of no class, "
+        f"{status.skipped:,} skipped, {status.conflicts:,} open conflicts",
         "Measured with": DASH if story.curve is None else f"{story.curve.learner} on {story.curve.backbone} features",
         "Settings": ", ".join(f"{name} {value!r}" for name, value in asdict(story.settings).items() if name != "name"),
         "Version": f"tailwise {__version__}",

@@ -236,6 +236,35 @@ def test_more_than_there_is_is_refused_with_the_numbers(make_studio: MakeStudio)
     assert len(next_round(studio.campaign, 9).picks) == 9
 
 
+def test_the_last_images_are_taken_where_fewer_are_left_than_a_round_usually_has(make_studio: MakeStudio) -> None:
+    studio = make_studio({"a": 8, "b": 8}, budget=10)
+    (studio.photos / "a-003.png").unlink()
+    cold = next_round(studio.campaign)  # of a large enough pool
+    assert (len(cold.picks), cold.round.budget) == (10, 10)
+    studio.say_round()
+    last = next_round(studio.campaign)
+    assert (len(last.picks), last.budget, last.round.budget) == (5, 5, 5)
+    assert "5 images are left to choose from, fewer than the usual 10: the round has all of them" in last.notes
+    studio.say_round()
+    with pytest.raises(PoolExhausted, match="asked for 10 images, but only 0 are left"):
+        next_round(studio.campaign)
+
+
+def test_a_small_pool_starts_with_all_of_it(make_studio: MakeStudio) -> None:
+    studio = make_studio({"a": 4, "b": 3})
+    made = next_round(studio.campaign)
+    assert (made.cold_start, len(made.picks), made.round.budget) == (True, 7, 7)
+
+
+def test_calibration_is_asked_for_round_by_round(make_studio: MakeStudio) -> None:
+    studio = started(make_studio)
+    studio.campaign.next(6, calibration="temperature")
+    assert load(studio.ledger).calibration.kind == "temperature"
+    assert studio.campaign.settings.calibration == "none"
+    with pytest.raises(BadInput, match="a campaign takes one of none, temperature"):
+        next_round(studio.campaign, 6, calibration="prior", allow_unfinished=True)
+
+
 def test_images_that_turn_out_unreadable_are_left_out_and_told(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 8, "b": 8})
     (studio.photos / "a-003.png").unlink()

@@ -49,6 +49,15 @@ def test_everything_is_counted_from_what_is_there(ledger: Ledger) -> None:
     assert status.annotators == {"ann": 6, "bob": 4}
 
 
+def test_labels_of_images_that_cannot_be_used_are_counted_apart(ledger: Ledger) -> None:
+    quarantine(ledger, [(12, "it cannot be decoded")])
+    with ledger.writing() as connection:
+        connection.execute("UPDATE image SET duplicate_of = 1 WHERE id = 11")
+    record(ledger, [Answer(f"key-{image:04d}", image, "ann", "label", 1) for image in (1, 11, 12)])
+    status = read_status(ledger)
+    assert (status.usable, status.labelled, status.aside, status.labels[1]) == (10, 1, 2, 3)
+
+
 def test_settings_are_the_usual_ones_until_they_are_changed(ledger: Ledger) -> None:
     assert read_settings(ledger) == Settings()
     write_settings(ledger, budget=7, blind=True)
