@@ -333,6 +333,20 @@ def test_listening_to_the_network_without_a_token_is_refused(zoo: Path, capsys: 
     assert not (zoo / "token").exists()
 
 
+def test_a_dry_run_of_the_page_says_what_it_would_change(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(zoo.rglob("*"))
+    text = shown(capsys, "label", "zoo", "--overlap", "2", "--new-token", "--port", "0", "--dry-run")
+    assert "zoo would be open for labelling at 127.0.0.1, port any that is free" in text
+    assert "overlap 1 → 2, from the next round on" in text
+    assert "a new token; links that were given out would end" in text
+    assert json_of(capsys, "label", "zoo", "--overlap", "2", "--dry-run")["overlap"] == 2
+    assert "without a token" in complaint(
+        capsys, "label", "zoo", "--host", "0.0.0.0", "--no-token", "--dry-run", code=3
+    )
+    assert sorted(zoo.rglob("*")) == before
+    assert json_of(capsys, "status", "zoo")["settings"]["overlap"] == 1
+
+
 def test_without_the_web_extra_the_command_that_installs_it_is_named(zoo: Path) -> None:
     without = "import sys; sys.modules['fastapi'] = None; "
     probe = without + "from tailwise.cli.outcome import run; sys.exit(run(sys.argv[1:]))"

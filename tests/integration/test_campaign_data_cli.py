@@ -246,6 +246,8 @@ def test_a_report_is_one_page_where_it_was_asked_for(
     monkeypatch.setattr("webbrowser.open", opened.append)
     assert ran("next", "zoo", "-b", "5", "--quiet") == 0
     answer_round(zoo)
+    assert "Would write zoo/report/report.html" in shown(capsys, "report", "zoo", "--dry-run", "--open")
+    assert not (zoo / "report").exists()
     page = Path(json_of(capsys, "report", "zoo")["report"])
     assert page.is_relative_to(zoo / "report")
     assert "<html" in page.read_text(encoding="utf-8")
@@ -253,7 +255,8 @@ def test_a_report_is_one_page_where_it_was_asked_for(
     assert "Wrote my report/report.html" in shown(capsys, "report", "zoo", "--out", "my report", "--open")
     assert opened == [Path("my report/report.html").resolve().as_uri()]
     Path("a-file").write_text("")
-    assert "a-file" in complaint(capsys, "report", "zoo", "--out", "a-file", code=3)
+    for rehearsed in ([], ["--dry-run"]):
+        assert "a-file" in complaint(capsys, "report", "zoo", "--out", "a-file", *rehearsed, code=3)
 
 
 def test_a_sound_campaign_is_called_so(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,5 +353,10 @@ def test_a_backup_is_a_whole_ledger(zoo: Path, capsys: pytest.CaptureFixture[str
         with tailwise.Campaign.open(home) as campaign:
             assert campaign.labels() == {"cat-00.png": "cat"}
     assert "is there already" in complaint(capsys, "backup", "zoo", "--out", "friday.sqlite", code=3)
+    assert "is there already" in complaint(capsys, "backup", "zoo", "--out", "friday.sqlite", "--dry-run", code=3)
+    before = sorted(Path().rglob("*"))
+    assert "Would write into zoo/backups" in shown(capsys, "backup", "zoo", "--dry-run")
+    assert json_of(capsys, "backup", "zoo", "--out", "monday.sqlite", "--dry-run")["backup"] == "monday.sqlite"
+    assert sorted(Path().rglob("*")) == before
     Path("a-file").write_text("")
     assert "cannot write a backup" in complaint(capsys, "backup", "zoo", "--out", "a-file/b.sqlite", code=3)

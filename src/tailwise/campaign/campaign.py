@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadFile, BadInput
 from ..types import Progress, unheard
-from .answers import Answer, Recorded, record
+from .answers import Answer, Conflict, Recorded, Undone, conflicts, record, settle, undo
 from .classes import (
     Klass,
     add_class,
@@ -22,14 +23,15 @@ from .classes import (
     retire_class,
 )  # fmt: skip
 from .images import Indexed, folders_in_use, index, locate
-from .ledger import LEDGER_FILE, PURPOSE, Ledger
-from .migrating import BUSY_SECONDS
+from .ledger import BACKUPS, LEDGER_FILE, PURPOSE, Ledger
+from .migrating import BUSY_SECONDS, back_up
 from .names import MOST_CLASS, clean_name
-from .rounds import Round, list_rounds
+from .rounds import Round, asked_last, list_rounds
 from .state import Settings, Status, changed_settings, read_settings, read_status, write_settings
 
 if TYPE_CHECKING:
     from .advice import Advice
+    from .agreement import AnnotatorAgreement
     from .choosing import Proposal
     from .curve import Curve
     from .doctor import Finding
@@ -135,13 +137,22 @@ class Campaign:
         """Change settings, for instance `campaign.configure(budget=200, overlap=2)`."""
         return write_settings(self.ledger, **changes)
 
-    def index(self, images: str | Path | None = None, *, report: Progress = unheard) -> Indexed:
+    def index(
+        self, images: str | Path | None = None, *, dry_run: bool = False, report: Progress = unheard
+    ) -> Indexed:  # fmt: skip
         """Bring the ledger up to date with a folder of images; without one, with all that it knows.
 
-        For instance `campaign.index()` after adding files, or `campaign.index("more-photos")`.
+        For instance `campaign.index()` after adding files, or `campaign.index("more-photos")`; with `dry_run`, only
+        say what would be found.
         """
         roots = folders_in_use(self.ledger) if images is None else _image_folders(images, self.folder)
-        return _summed([index(self.ledger, root, report) for root in roots])
+        if not dry_run:
+            return _summed([index(self.ledger, root, report) for root in roots])
+        found: list[Indexed] = []
+        with suppress(_TakenBackError), self.ledger.writing():
+            found += [index(self.ledger, root, report) for root in roots]
+            raise _TakenBackError
+        return _summed(found)
 
     def status(self) -> Status:
         """How it stands, for instance `campaign.status().labelled`."""
@@ -158,15 +169,62 @@ class Campaign:
     ) -> Recorded:
         """Say what an image shows: `campaign.label("10.png", "owl")`; None for none of the classes.
 
-        The image is named by its path or its key. On return the answer is on the disk.
+        The image is named by its path or its key. On return the answer is on the disk, with the last round that asked
+        for the image and its model.
         """
+        class_id = self._class_in_use(cls)
+        kind = "other" if class_id is None else "label"
+        return self._say(image, kind, class_id, annotator=annotator, key=key, source=source)
+
+    def skip(
+        self, image: str | Path, *, annotator: str = "me", key: str | None = None, source: str = "api"
+    ) -> Recorded:  # fmt: skip
+        """Leave an image to others: `campaign.skip("10.png")`; no answer, and its annotator is not asked again."""
+        return self._say(image, "skip", None, annotator=annotator, key=key, source=source)
+
+    def _say(
+        self, image: str | Path, kind: str, class_id: int | None, *, annotator: str, key: str | None, source: str
+    ) -> Recorded:  # fmt: skip
         row = locate(self.ledger, image)
+        asked = asked_last(self.ledger, row.key)
+        round_id, version = (None, None) if asked is None else (asked.round_id, asked.model_version)
+        mark = key or uuid.uuid4().hex
+        answer = Answer(mark, row.id, annotator, kind, class_id, None, round_id, version, source)
+        return record(self.ledger, [answer])[0]
+
+    def _class_in_use(self, cls: str | int | None) -> int | None:
         klass = None if cls is None else find_class(self.ledger, cls)
         if klass is not None and klass.retired:
             raise BadInput(f"the class {klass.name!r} is retired; restore it, or take another")
-        kind, number = ("other", None) if klass is None else ("label", klass.id)
-        answer = Answer(key or uuid.uuid4().hex, row.id, annotator, kind, number, source=source)
-        return record(self.ledger, [answer])[0]
+        return None if klass is None else klass.id
+
+    def undo(self, annotator: str = "me", *, key: str | None = None) -> Undone | None:
+        """Take back the last answer of a person, or the answer or decision with a key; None where there is none."""
+        return undo(self.ledger, uuid.uuid4().hex, annotator, undoes_key=key)
+
+    def conflicts(self) -> list[Conflict]:
+        """The images that people see differently: `[one.image for one in campaign.conflicts()]`."""
+        return conflicts(self.ledger)
+
+    def settle(
+        self, image: str | Path, cls: str | int | None, *, annotator: str = "me", key: str | None = None
+    ) -> Recorded:  # fmt: skip
+        """Decide an image that people see differently: `campaign.settle("10.png", "owl")`; None is none of the classes.
+
+        The answers stay beside the decision, and the last decision counts.
+        """
+        row = locate(self.ledger, image)
+        said = self.ledger.read("SELECT 1 FROM verdict WHERE image_id = ? AND outcome <> 'skipped'", (row.id,))
+        if not said:
+            raise BadInput(f"asked to settle {row.path}, which nobody has answered; label it instead")
+        number = self._class_in_use(cls)
+        return settle(self.ledger, key=key or uuid.uuid4().hex, image=row.id, annotator=annotator, class_id=number)
+
+    def agreement(self, round_id: int | None = None) -> AnnotatorAgreement:
+        """How far people agree, over all or over one round: `campaign.agreement().alpha.value`."""
+        from .agreement import annotator_agreement
+
+        return annotator_agreement(self, round_id)
 
     def labels(self) -> dict[str, str]:
         """Decided images with their classes, by path: `{"10.png": "owl"}`; with two folders, by whole path."""
@@ -201,9 +259,22 @@ class Campaign:
         """Bring a retired class back, with its labels: `campaign.restore_class("kite")`."""
         return restore_class(self.ledger, name)
 
-    def backup(self) -> Path:
-        """Copy the ledger, whole, into the folder's backups, and give the path: `campaign.backup()`."""
-        return self.ledger.back_up()
+    def backup(self, out: str | Path | None = None, *, dry_run: bool = False) -> Path:
+        """Copy the ledger, whole, into the folder's backups, and give the path: `campaign.backup()`.
+
+        `out` is another folder, or a file that is not there yet. With `dry_run` nothing is written, and the path is the
+        file, or the folder that would hold it.
+        """
+        place = self.folder / BACKUPS if out is None else Path(out).expanduser()
+        if out is not None and place.exists() and not place.is_dir():
+            raise BadFile(f"{place} is there already; name a file that is not, or a folder")
+        if dry_run:
+            return place
+        if out is None:
+            return self.ledger.back_up()
+        with self.ledger.reading() as connection:
+            made = back_up(connection, place if place.is_dir() else place.parent, "asked")
+        return made if place.is_dir() else made.replace(place)
 
     def next(
         self, budget: int | None = None, *, strategy: str | None = None, balance: str | float | None = None,
@@ -234,18 +305,23 @@ class Campaign:
         )
 
     def export(
-        self, out: str | Path, *, format: str | None = None, report: Progress = unheard,
+        self, out: str | Path, *, format: str | None = None, dry_run: bool = False, report: Progress = unheard,
         **options: Any,  # noqa: ANN401 - those of `exporting.export`
     ) -> Path:  # fmt: skip
         """Write the labels for other programs: `campaign.export("labels.csv")`; gives where they are."""
         from .exporting import export
 
-        return export(self, Path(out), format=format, report=report, **options)
+        return export(self, Path(out), format=format, dry_run=dry_run, report=report, **options)
 
-    def doctor(self, mend: Sequence[str] = ()) -> list[Finding]:
-        """Look for faults, `campaign.doctor()`, or mend those that are named; gives what is found then."""
+    def doctor(self, mend: Sequence[str] = (), *, dry_run: bool = False) -> list[Finding]:
+        """Look for faults, `campaign.doctor()`, or mend those that are named; gives what is found then.
+
+        With `dry_run` nothing is mended, and what would be is given.
+        """
         from . import doctor
 
+        if dry_run and mend:
+            return doctor.mendable(self, mend)
         return doctor.mend(self, mend) if mend else doctor.examine(self)
 
     def advise(self) -> Advice:
@@ -259,6 +335,10 @@ class Campaign:
         from .curve import learning_curve
 
         return learning_curve(self, report=report)
+
+
+class _TakenBackError(Exception):
+    """Ends a transaction of which nothing is to be kept."""
 
 
 def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> list[Path]:

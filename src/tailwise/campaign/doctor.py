@@ -77,16 +77,21 @@ def mend(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
             f"a damaged ledger cannot be mended while it is open; close the campaign and run "
             f"`tailwise doctor {ledger.folder} --fix {LEDGER}`"
         )
-    if unknown := [name for name in names if name not in FIXES and name != ALL]:
-        raise UnknownName(f"{unknown[0]!r} is nothing that can be mended; there are {', '.join(FIXES)} and {ALL}")
     if ledger.read_only:
         raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing to mend it")
-    asked = {*names, *(set(FIXES) - DECISIONS if ALL in names else ())}
-    there = {finding.name for finding in examine(ledger) if finding.fix is not None}
+    there = {finding.name for finding in mendable(ledger, names)}
     for name, fix in FIXES.items():
-        if name in there & asked:
+        if name in there:
             fix(ledger)
     return examine(ledger)
+
+
+def mendable(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
+    """What is found of these names, or of "all", and has a fix; nothing is changed."""
+    if unknown := [name for name in names if name not in FIXES and name != ALL]:
+        raise UnknownName(f"{unknown[0]!r} is nothing that can be mended; there are {', '.join(FIXES)} and {ALL}")
+    asked = {*names, *(set(FIXES) - DECISIONS if ALL in names else ())}
+    return [finding for finding in examine(campaign) if finding.fix is not None and finding.name in asked]
 
 
 def diagnose(folder: str | Path) -> list[Finding]:

@@ -111,7 +111,8 @@ def _try_to_lock(file: int, folder: Path) -> bool:
 
 
 def _busy(folder: Path, holder: Holder) -> str:
-    way_out = "use its page, or stop it" if "label" in holder.purpose else "wait for it, or stop it"
+    page = "use its page, or stop it for what the page does not do: images, classes, imports"
+    way_out = page if "label" in holder.purpose else "wait for it, or stop it"
     return f"cannot write to the campaign {folder}: {holder} holds it; {way_out}, and try again"
 
 

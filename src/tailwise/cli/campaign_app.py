@@ -126,6 +126,7 @@ def label(
         list[str] | None,
         typer.Option(metavar="NAME", help="Another name by which people reach this machine. May be repeated."),
     ] = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -138,14 +139,18 @@ def label(
       tailwise label birds
       tailwise label birds --host 0.0.0.0 --no-open
     """
-    from .campaign_commands import run_label
+    from .campaign_commands import run_label, run_label_rehearsed
     from .commands import Form
 
     options = {
         "host": host, "port": port, "with_token": token, "new_token": new_token, "overlap": overlap, "blind": blind,
         "other_names": tuple(host_name or ()), "ml_backend": ml_backend, "open_browser": open_browser,
     }  # fmt: skip
-    run_label(folder, options, Form.of(as_json=as_json, quiet=quiet))
+    form = Form.of(as_json=as_json, quiet=quiet)
+    if dry_run:
+        run_label_rehearsed(folder, options, form)
+    else:
+        run_label(folder, options, form)
 
 
 @campaigns.command(rich_help_panel=PANEL)

@@ -281,6 +281,27 @@ def run_label(folder: Path, options: Mapping[str, Any], form: Form) -> None:
             show_stopped(before, campaign.status(), folder)
 
 
+def run_label_rehearsed(folder: Path, options: Mapping[str, Any], form: Form) -> None:
+    """`tailwise label --dry-run`: what would be changed and where the page would be; nothing is served."""
+    from ..web.serve import UNKNOWN_YET
+    from ..web.settings import WebSettings
+
+    token = UNKNOWN_YET if options["with_token"] else None
+    WebSettings(token, options["host"], other_names=options["other_names"])  # refuses what would let strangers in
+    with opened(folder) as campaign:
+        name, before, overlap = campaign.name, campaign.status(), campaign.settings.overlap
+    wanted = overlap if options["overlap"] is None else options["overlap"]
+    if form is Form.JSON:
+        facts = {"host": options["host"], "port": options["port"], "overlap": wanted, "new_token": options["new_token"]}
+        print(json.dumps({**facts, "dry_run": True}))
+    elif form is Form.SUMMARY:
+        from .campaign_show import show_serving_rehearsed
+
+        changes = [f"overlap {overlap} → {wanted}, from the next round on"] if wanted != overlap else []
+        changes += ["a new token; links that were given out would end"] if options["new_token"] else []
+        show_serving_rehearsed(name, before, options["host"], options["port"], changes)
+
+
 def run_status(folder: Path, form: Form) -> None:
     """`tailwise status`."""
     from ..campaign.agreement import annotator_agreement

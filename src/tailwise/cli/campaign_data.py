@@ -13,7 +13,6 @@ import typer
 
 from ..campaign.campaign import Campaign
 from ..campaign.ledger import BACKUPS, LEDGER_FILE
-from ..campaign.migrating import back_up
 from ..errors import BadFile
 from .campaign_commands import folder_of, opened, rehearsal
 from .campaign_progress import progress_shown
@@ -156,50 +155,42 @@ def _show_classes(campaign: Campaign, done: Sequence[str], form: Form, *, dry_ru
         print("\n".join(one.name for one in classes if not one.retired))
 
 
-def run_backup(folder: Path, out: Path | None, form: Form) -> None:
+def run_backup(folder: Path, out: Path | None, form: Form, *, dry_run: bool) -> None:
     """`tailwise backup`."""
     with opened(folder) as campaign:
         try:
-            path = campaign.backup() if out is None else _back_up_to(campaign, out.expanduser())
+            path = campaign.backup(out, dry_run=dry_run)
+            size = (campaign.ledger.path if dry_run else path).stat().st_size
         except OSError as error:
             place = out or campaign.folder
             raise BadFile(f"cannot write a backup to {place}: {error.strerror or error}; name another --out") from error
     if form is Form.JSON:
-        print(json.dumps({"backup": str(path), "bytes": path.stat().st_size}))
+        print(json.dumps({"backup": str(path), "bytes": size, "dry_run": dry_run}))
     elif form is Form.QUIET:
         print(path)
     else:
         from .campaign_data_show import show_backup
 
-        show_backup(path)
+        show_backup(path, size, dry_run=dry_run)
 
 
-def _back_up_to(campaign: Campaign, out: Path) -> Path:
-    """Into a folder, under a name of its own, or to a file that is not there yet."""
-    if out.exists() and not out.is_dir():
-        raise BadFile(f"{out} is there already; name a file that is not, or a folder")
-    with campaign.ledger.reading() as connection:
-        if out.is_dir():
-            return back_up(connection, out, "asked")
-        made = back_up(connection, out.parent, "asked")
-    return made.replace(out)
-
-
-def run_report(folder: Path, out: Path | None, form: Form, *, open_browser: bool) -> None:
+def run_report(folder: Path, out: Path | None, form: Form, *, open_browser: bool, dry_run: bool) -> None:
     """`tailwise report`."""
-    from ..report.campaign_page import write_campaign_report
+    from ..report.campaign_page import campaign_report_place, write_campaign_report
 
     with opened(folder) as campaign, progress_shown(quiet=form is Form.QUIET) as report:
-        page = write_campaign_report(campaign, out or campaign.folder / "report", report=report)
+        page = campaign_report_place(campaign, out)
+        if not dry_run:
+            page = write_campaign_report(campaign, out, report=report)
     if form is Form.JSON:
-        print(json.dumps({"report": str(page)}))
+        print(json.dumps({"report": str(page), "dry_run": dry_run}))
     elif form is Form.QUIET:
         print(page)
     else:
         from .campaign_data_show import show_report
 
-        show_report(page)
-    if open_browser:
+        show_report(page, dry_run=dry_run)
+    if open_browser and not dry_run:
         import webbrowser
 
         webbrowser.open(page.resolve().as_uri())

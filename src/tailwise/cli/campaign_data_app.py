@@ -106,6 +106,7 @@ def report(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where to write it; default DIR/report.")] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -118,7 +119,7 @@ def report(
     from .campaign_data import run_report
     from .commands import Form
 
-    run_report(folder, out, Form.of(as_json=as_json, quiet=quiet), open_browser=open_browser)
+    run_report(folder, out, Form.of(as_json=as_json, quiet=quiet), open_browser=open_browser, dry_run=dry_run)
 
 
 @campaign_data.command(rich_help_panel=PANEL)
@@ -153,6 +154,7 @@ def backup(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write it, a file or a folder; default DIR/backups.")
     ] = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -165,4 +167,4 @@ def backup(
     from .campaign_data import run_backup
     from .commands import Form
 
-    run_backup(folder, out, Form.of(as_json=as_json, quiet=quiet))
+    run_backup(folder, out, Form.of(as_json=as_json, quiet=quiet), dry_run=dry_run)

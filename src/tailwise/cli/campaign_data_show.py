@@ -139,19 +139,24 @@ def show_findings(found: Sequence[Finding], mended: Sequence[Finding], folder: P
         console.print(f"[dim]For people to decide, and mended by name alone: {', '.join(by_name)}.[/]")
 
 
-def show_backup(path: Path) -> None:
+def show_backup(path: Path, size: int, *, dry_run: bool) -> None:
     """Where it is, and how it is used."""
     console = Console(highlight=False)
-    console.print(f"[green]Wrote[/] [bold]{plain(nearer(path))}[/] ({_size(path.stat().st_size)})", soft_wrap=True)
+    verb = "Would write" if dry_run else "Wrote"
+    into = "into " if dry_run and path.is_dir() else ""
+    console.print(f"[green]{verb}[/] {into}[bold]{plain(nearer(path))}[/] ({_size(size)})", soft_wrap=True)
+    if dry_run:
+        return
     console.print(
         "[dim]To go back to it: stop what uses the campaign, delete campaign.sqlite-journal and "
         "campaign.sqlite-wal, and copy it over campaign.sqlite.[/]"
     )
 
 
-def show_report(page: Path) -> None:
+def show_report(page: Path, *, dry_run: bool) -> None:
     """Where it is."""
-    Console(highlight=False).print(f"[green]Wrote[/] [bold]{plain(nearer(page))}[/]", soft_wrap=True)
+    verb = "Would write" if dry_run else "Wrote"
+    Console(highlight=False).print(f"[green]{verb}[/] [bold]{plain(nearer(page))}[/]", soft_wrap=True)
 
 
 def _size(count: int) -> str:

@@ -207,6 +207,17 @@ def show_serving(serving: Serving, name: str, status: Status, *, host: str) -> N
     console.file.flush()
 
 
+def show_serving_rehearsed(name: str, status: Status, host: str, port: int | None, changes: Sequence[str]) -> None:
+    """Where the page would be, and what would be changed."""
+    console = Console(highlight=False)
+    console.print("[yellow]A dry run: nothing was changed, and nothing is served.[/]")
+    where = "8765 or the next that is free" if port is None else "any that is free" if port == 0 else f"{port}"
+    console.print(f"[bold]{plain(name)}[/] would be open for labelling at {plain(host)}, port {where}")
+    console.print(f"[dim]{round_line(status)}[/]")
+    for change in changes:
+        console.print(f"[green]·[/] {plain(change)}")
+
+
 def show_stopped(before: Status, after: Status, folder: Path) -> None:
     """What came while the page was open."""
     console = Console(highlight=False)

@@ -65,7 +65,7 @@ def write_campaign_report(
     same bytes.
     """
     ledger = ledger_of(campaign)
-    where = ledger.folder / FOLDER if folder is None else Path(folder)
+    where = campaign_report_place(ledger, folder).parent
     _make(where, where / "figures", where / "tables")
     story = read_story(ledger, at=now() if at is None else at, report=report)
     grids = story_grids(story)
@@ -76,6 +76,14 @@ def write_campaign_report(
 
     drawn = [_write_plate(plate, where / "figures") for plate in campaign_plates(story)]
     write_whole(where / "report.html", render_campaign(story, grids, drawn).encode())
+    return where / "report.html"
+
+
+def campaign_report_place(campaign: HasLedger | Ledger, folder: str | Path | None = None) -> Path:
+    """Where the page would be; a file in the place of its folder is refused."""
+    where = ledger_of(campaign).folder / FOLDER if folder is None else Path(folder)
+    if where.exists() and not where.is_dir():
+        raise BadFile(f"cannot write a report to {where}: there is a file of that name; name a folder")
     return where / "report.html"
 
 

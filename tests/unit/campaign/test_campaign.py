@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ from PIL import Image
 
 import tailwise
 from tailwise import Campaign
+from tailwise.campaign.images import find_image
 from tailwise.campaign.ledger import LEDGER_FILE, Ledger
 from tailwise.campaign.locks import holder_of
-from tailwise.campaign.rounds import Pick, open_round
+from tailwise.campaign.rounds import ModelRow, Pick, open_round
 from tailwise.errors import BadFile, BadInput, UnknownName
 
 
@@ -48,6 +50,68 @@ def test_what_was_said_is_there_after_opening_again(campaign: Campaign, home: Pa
         with pytest.raises(BadInput, match="read-only"):
             again.label("1.png", "owl")
     assert holder_of(home) is None
+
+
+def test_an_answer_carries_the_round_that_asked_for_it_and_its_model(campaign: Campaign) -> None:
+    model = ModelRow("v1", "linear", {}, 2, (1, 2))
+    open_round(campaign.ledger, [Pick(2)], budget=1, strategy="x", model=model)
+    campaign.label("1.png", "owl")
+    campaign.skip("1.png", annotator="bob")
+    campaign.label("3.png", "owl")  # which no round has asked for
+    rows = campaign.ledger.read("SELECT kind, round_id, model_version FROM event ORDER BY id")
+    assert [tuple(row) for row in rows] == [("label", 1, "v1"), ("skip", 1, "v1"), ("label", None, None)]
+
+
+def test_a_conflict_is_settled_and_the_decision_taken_back(campaign: Campaign) -> None:
+    with pytest.raises(BadInput, match=r"asked to settle 1\.png, which nobody has answered; label it instead"):
+        campaign.settle("1.png", "owl")
+    campaign.label("1.png", "owl", annotator="ann")
+    campaign.label("1.png", "kite", annotator="bob")
+    assert [one.image for one in campaign.conflicts()] == [2]
+    assert campaign.agreement().alpha.images == 1
+    campaign.settle("1.png", "kite", annotator="eve", key="by-eve-01")
+    assert (campaign.labels(), campaign.conflicts()) == ({"1.png": "kite"}, [])
+    undone = campaign.undo("eve", key="by-eve-01")
+    assert undone is not None
+    assert len(campaign.conflicts()) == 1
+    assert campaign.undo("bob") is not None
+    assert campaign.labels() == {"1.png": "owl"}
+    assert campaign.undo("nobody") is None
+
+
+def test_a_skip_leaves_the_image_to_others(campaign: Campaign) -> None:
+    campaign.next()
+    first = campaign.next(2, dry_run=True, allow_unfinished=True).picks[0].image
+    campaign.skip(find_image(campaign.ledger, first).path, annotator="ann")
+    assert (campaign.labels(), campaign.status().skipped) == ({}, 1)
+
+
+def test_dry_runs_change_nothing(campaign: Campaign, photos: Path, tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8), (1, 2, 3)).save(photos / "new.png")
+    (photos / "0.png").unlink()
+    found = campaign.index(dry_run=True)
+    assert (found.added, found.missing) == (1, ("0.png",))
+    assert campaign.status().images == 5
+    assert campaign.backup(tmp_path / "copy.sqlite", dry_run=True) == tmp_path / "copy.sqlite"
+    assert campaign.backup(dry_run=True) == campaign.folder / "backups"
+    assert campaign.export(tmp_path / "labels.csv", dry_run=True) == tmp_path / "labels.csv"
+    assert [one.name for one in campaign.doctor(["all"], dry_run=True)] == ["index"]
+    assert {path.name for path in tmp_path.iterdir()} == {"photos", "campaign"}
+    assert not (campaign.folder / "backups").exists()
+    assert campaign.status().images == 5
+
+
+def test_a_backup_goes_where_it_is_asked_to(campaign: Campaign, tmp_path: Path) -> None:
+    campaign.label("1.png", "owl")
+    copy = campaign.backup(tmp_path / "friday.sqlite")
+    assert copy == tmp_path / "friday.sqlite"
+    assert campaign.backup(tmp_path).parent == tmp_path
+    with pytest.raises(BadFile, match="is there already; name a file that is not, or a folder"):
+        campaign.backup(copy)
+    (tmp_path / "again").mkdir()
+    shutil.copyfile(copy, tmp_path / "again" / LEDGER_FILE)
+    with Campaign.open(tmp_path / "again") as again:
+        assert again.labels() == {"1.png": "owl"}
 
 
 def test_a_key_makes_an_answer_repeatable(campaign: Campaign) -> None:
