@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import BadFile
+from ..errors import BadFile, TailwiseError
 from ..learn.threads import one_core
 from .saved_learner import Predictor, SavedLearner, open_learner
 from .shard_answers import Answer, Fault, Job, ask, decode_block
@@ -35,8 +35,22 @@ def answers_on_ray(job: Job, shards: list[InputShard], workers: int) -> Iterator
             Asking(job), batch_size=1, batch_format="pyarrow", num_cpus=1,
             compute=data.TaskPoolStrategy(min(workers, tasks)),
         )  # fmt: skip
-        for table in answers.iter_batches(batch_size=None, batch_format="pyarrow"):
-            yield from _unpacked(table)
+        try:
+            for table in answers.iter_batches(batch_size=None, batch_format="pyarrow"):
+                yield from _unpacked(table)
+        except importlib.import_module("ray").exceptions.RayTaskError as error:
+            raise _ours(error) from None
+
+
+def _ours(error: Any) -> BaseException:  # noqa: ANN401 - Ray's
+    """What a worker had to say, out of the traces that Ray wraps it in."""
+    cause: BaseException = error
+    while not isinstance(cause, TailwiseError):
+        inner = getattr(cause, "cause", None) or cause.__cause__
+        if inner is None or inner is cause:
+            return error  # type: ignore[no-any-return]
+        cause = inner
+    return type(cause)(f"{cause}; on a cluster every machine must see images and learner at the same path")
 
 
 class Asking:
