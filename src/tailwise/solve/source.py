@@ -34,8 +34,8 @@ def open_proba(proba: Proba) -> Matrix:
 
 def _sparse(proba: object) -> TopK | None:
     """A sparse softmax, given or in a folder; None where it is none."""
-    if isinstance(proba, str | Path) and (Path(proba) / DESCRIPTION).is_file():
-        return TopK.open(proba)
+    if isinstance(proba, str | Path) and (Path(proba).expanduser() / DESCRIPTION).is_file():
+        return TopK.open(Path(proba).expanduser())
     return proba if isinstance(proba, TopK) else None
 
 

@@ -71,7 +71,7 @@ class Disk:
 
     def __init__(self, given: str) -> None:
         self.given = given
-        self.location = str(Path(given).absolute())
+        self.location = str(Path(given).expanduser().absolute())
 
     def find(self) -> Found | list[Found]:
         """Look at the path; a folder is walked."""
