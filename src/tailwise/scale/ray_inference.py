@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import BadFile, TailwiseError
+from ..errors import BadFile
 from ..learn.threads import one_core
 from .saved_learner import Predictor, SavedLearner, open_learner
 from .shard_answers import Answer, Fault, Job, ask, decode_block
@@ -35,22 +35,8 @@ def answers_on_ray(job: Job, shards: list[InputShard], workers: int) -> Iterator
             Asking(job), batch_size=1, batch_format="pyarrow", num_cpus=1,
             compute=data.TaskPoolStrategy(min(workers, tasks)),
         )  # fmt: skip
-        try:
-            for table in answers.iter_batches(batch_size=None, batch_format="pyarrow"):
-                yield from _unpacked(table)
-        except importlib.import_module("ray").exceptions.RayTaskError as error:
-            raise _ours(error) from None
-
-
-def _ours(error: Any) -> BaseException:  # noqa: ANN401 - Ray's
-    """What a worker had to say, out of the traces that Ray wraps it in."""
-    cause: BaseException = error
-    while not isinstance(cause, TailwiseError):
-        inner = getattr(cause, "cause", None) or cause.__cause__
-        if inner is None or inner is cause:
-            return error  # type: ignore[no-any-return]
-        cause = inner
-    return type(cause)(f"{cause}; on a cluster every machine must see images and learner at the same path")
+        for table in answers.iter_batches(batch_size=None, batch_format="pyarrow"):
+            yield from _unpacked(table)
 
 
 class Asking:
@@ -61,12 +47,16 @@ class Asking:
 
     def __call__(self, table: Any) -> Iterator[Any]:  # noqa: ANN401 - tables of pyarrow, which has no types
         """A table of pieces in, a table of one answer for each of their blocks out."""
-        predictor = _opened(self.job.learner)
         with one_core():
             for piece in _unpacked(table):
-                yield from map(_packed, self._answers(piece, predictor))
+                yield from map(_packed, self._answers(piece))
 
-    def _answers(self, piece: Piece, predictor: Predictor) -> Iterator[Answer | Fault]:
+    def _answers(self, piece: Piece) -> Iterator[Answer | Fault]:
+        try:
+            predictor = _opened(self.job.learner)
+        except BadFile as error:
+            yield Fault(piece.shard, f"{error}; every machine must see the learner at the same path")
+            return
         try:
             for block in self.job.source.blocks(piece):
                 yield ask(predictor, decode_block(block, self.job.learner.size), self.job)
