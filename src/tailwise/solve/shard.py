@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..score.softmax import Score
     from .matrices import Matrix
 
-COLUMN_ROWS = 1 << 20
+COLUMN_ROWS = 1 << 18  # 2 MB: what is made on the way stays in the cache, and digits are counted over enough numbers
 DIGIT_BITS = 16
 Result = TypeVar("Result")
 
