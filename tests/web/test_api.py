@@ -200,7 +200,7 @@ def test_a_bad_answer_does_not_hold_up_the_good_ones(api: Api) -> None:
         {"kind": "undo"}, {"kind": "settle-label"}, {"kind": None}, {"class_id": "1"}, {"class_id": 1.5},
         {"class_id": True}, {"class_id": 0}, {"class_id": -1}, {"class_id": 2**63}, {"key": "short"}, {"key": "x" * 65},
         {"key": "with space here"}, {"key": "' OR 1=1 --"}, {"seconds": -1}, {"seconds": "2"}, {"at": 1.5}, {"at": -1},
-        {"at": 2**60}, {"more": 1}, {"image": None},
+        {"at": 2**60}, {"more": 1}, {"image": None}, {"seal": ""}, {"seal": "../x"},
     ],
     ids=str,
 )  # fmt: skip
@@ -361,6 +361,47 @@ def test_an_image_is_not_sent_twice(api: Api) -> None:
     assert (again.status_code, again.content) == (304, b"")
     other = api.client.get(f"/image/{key}?size=512", headers={"If-None-Match": first.headers["etag"]})
     assert other.status_code == 200
+
+
+def replace_first_image(folder: Path) -> None:
+    """Other bytes under the same name, seen by the campaign."""
+    first = sorted((folder.parent / "images").iterdir())[0]
+    Image.new("RGB", (96, 72), (0, 250, 0)).save(first)
+    with Campaign.open(folder) as campaign:
+        assert campaign.index().changed == (first.name,)
+
+
+def test_the_address_of_a_picture_changes_with_its_bytes(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=2) as api:
+        before = api.post("/api/lease", annotator="ada")["images"][0]
+        old = api.client.get(f"/image/{before['key']}", params={"size": 160, "seal": before["seal"]})
+        assert "immutable" in old.headers["cache-control"]
+        bare = api.client.get(f"/image/{before['key']}?size=160")
+        assert "immutable" not in bare.headers["cache-control"], "without a seal it may be another one tomorrow"
+    replace_first_image(tmp_path / "campaign")
+    with reopened(tmp_path / "campaign") as api:
+        after = api.post("/api/lease", annotator="ada")["images"][0]
+        assert after["key"] == before["key"]
+        assert after["seal"] != before["seal"]
+        new = api.client.get(f"/image/{after['key']}", params={"size": 160, "seal": after["seal"]})
+        assert (new.status_code, new.content == old.content) == (200, False)
+        stale = api.client.get(f"/image/{after['key']}", params={"size": 160, "seal": before["seal"]})
+        assert (stale.status_code, "they have changed" in stale.text) == (400, True)
+        assert stale.headers["cache-control"] != old.headers["cache-control"]
+
+
+def test_an_answer_to_other_bytes_than_those_that_are_there_is_not_saved(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=2) as api:
+        before = api.post("/api/lease", annotator="ada")["images"][0]
+    replace_first_image(tmp_path / "campaign")
+    with reopened(tmp_path / "campaign") as api:
+        refused = api.answer(before["key"], 1, seal=before["seal"])
+        assert (refused["saved"], refused["error"]["code"]) == (False, "changed")
+        assert api.rows("SELECT count(*) FROM event") == [(0,)]
+        after = api.post("/api/lease", annotator="ada")["images"][0]
+        assert api.answer(after["key"], 1, seal=after["seal"])["saved"]
+        (past,) = api.get("/api/history", annotator="ada")["items"]
+        assert past["seal"] == after["seal"]
 
 
 def test_an_image_that_is_gone_is_told_and_labelling_goes_on(api: Api) -> None:

@@ -12,7 +12,7 @@ from .desk import Desk
 from .jobs import check_wishes
 from .static_files import PAGE
 
-FOREVER = "private, max-age=31536000, immutable"  # a key always means the same bytes
+FOREVER = "private, max-age=31536000, immutable"  # for what a seal tells from everything else
 ALWAYS_ASK = "private, no-cache"
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": wire.Error, "description": "the request is not sound"},
@@ -124,9 +124,12 @@ async def image(
     desk: OurDesk, request: Request, key: Annotated[str, Path(pattern=wire.IMAGE)],
     query: Annotated[wire.ImageQuery, Query()],
 ) -> Response:  # fmt: skip
-    """An image as a fresh JPEG: upright, without metadata, its longer side at most `size` pixels."""
-    found = await desk.pictures.get(key, int(query.size))
-    return _cached(request, found.content, "image/jpeg", found.etag, FOREVER)
+    """An image as a fresh JPEG: upright, without metadata, its longer side at most `size` pixels.
+
+    With the seal that came with the key it is made of these bytes alone, and may be kept for ever.
+    """
+    found = await desk.pictures.get(key, int(query.size), query.seal)
+    return _cached(request, found.content, "image/jpeg", found.etag, FOREVER if query.seal else ALWAYS_ASK)
 
 
 @page.get("/", include_in_schema=False)

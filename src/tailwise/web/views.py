@@ -15,6 +15,7 @@ from ..campaign.leases import Leased
 from ..campaign.ledger import CURRENT_SCHEMA, Ledger, read_meta
 from ..campaign.state import Settings, read_settings
 from . import wire
+from .pictures import seal_of
 from .sight import Glimpse, Sight
 from .tallies import Ask, RoundTally, Tallies, realised
 
@@ -55,7 +56,7 @@ def key_of(place: int) -> str:
 def pictures(ledger: Ledger, leased: Iterable[Leased], version: str | None, sight: Sight) -> wire.Pictures:
     """Images to be answered, with as much of the model's guess as people are to see."""
     glimpse = sight.through(ledger, version)
-    return wire.Pictures(images=[_picture(one, glimpse) for one in leased])
+    return wire.Pictures(images=[_picture(one, seal_of(find_image(ledger, one.image)), glimpse) for one in leased])
 
 
 def history(ledger: Ledger, annotator: str, limit: int) -> wire.History:
@@ -139,16 +140,19 @@ def _by_class(numbers: list[int], values: object) -> dict[int, float]:
     return {number: float(value) for number, value in zip(numbers, known, strict=False) if value is not None}
 
 
-def _picture(one: Leased, glimpse: Glimpse) -> wire.Picture:
+def _picture(one: Leased, seal: str, glimpse: Glimpse) -> wire.Picture:
     return wire.Picture(
-        key=one.key, width=one.width or 0, height=one.height or 0, rank=one.rank, lease_until=one.until,
+        key=one.key, seal=seal, width=one.width or 0, height=one.height or 0, rank=one.rank, lease_until=one.until,
         prelabel=glimpse.prelabel(one.image, one.predicted, one.confidence),
     )  # fmt: skip
 
 
 def _past(ledger: Ledger, one: answers.Given) -> wire.Past:
-    image = find_image(ledger, one.image).key
-    return wire.Past(event=one.event_id, key=one.key, image=image, kind=one.kind, class_id=one.class_id, at=one.at)
+    image = find_image(ledger, one.image)
+    return wire.Past(
+        event=one.event_id, key=one.key, image=image.key, seal=seal_of(image), kind=one.kind, class_id=one.class_id,
+        at=one.at,
+    )  # fmt: skip
 
 
 def _conflict(ledger: Ledger, one: answers.Conflict, sight: Sight) -> wire.Conflict:
@@ -160,7 +164,7 @@ def _conflict(ledger: Ledger, one: answers.Conflict, sight: Sight) -> wire.Confl
     )
     predicted, confidence, version = rows[0] if rows else (None, None, None)
     return wire.Conflict(
-        image=image.key, width=image.width or 0, height=image.height or 0,
+        image=image.key, seal=seal_of(image), width=image.width or 0, height=image.height or 0,
         prelabel=sight.through(ledger, version).prelabel(image.id, predicted, confidence),
         answers=[wire.Voice(annotator=v.annotator, kind=v.kind, class_id=v.class_id) for v in one.answers],
     )  # fmt: skip

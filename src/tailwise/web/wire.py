@@ -10,6 +10,7 @@ from ..campaign.names import MOST_ANNOTATOR, clean_annotator
 
 IMAGE = "^[0-9a-f]{16}$"
 KEY = "^[A-Za-z0-9_-]{8,64}$"
+SEAL_DIGITS = 16
 MOST_ANSWERS = 200
 MOST_LEASED = 64
 MOST_GRID = 200
@@ -17,6 +18,9 @@ FAR = (1 << 53) - 1  # larger whole numbers lose digits in a browser
 
 Key = Annotated[str, Field(pattern=KEY, description="made by the client; the same request twice is recorded once")]
 ImageKey = Annotated[str, Field(pattern=IMAGE, description="the only name of an image that the server gives away")]
+Seal = Annotated[
+    str, Field(pattern="^[0-9a-f]{16}$", description="of an image's bytes: the first digits of their SHA-256")
+]
 Annotator = Annotated[
     str, Field(min_length=1, max_length=MOST_ANNOTATOR, description="who answers"), AfterValidator(clean_annotator)
 ]
@@ -61,9 +65,10 @@ class GridQuery(Query):
 
 
 class ImageQuery(Query):
-    """How large an image is wanted: pixels of its longer side."""
+    """How large an image is wanted, in pixels of its longer side, and with which bytes."""
 
     size: Literal["160", "512", "1280", "2048"] = "512"
+    seal: Seal | None = None
 
 
 class Told(BaseModel):
@@ -178,6 +183,7 @@ class Picture(Told):
     """An image to be answered."""
 
     key: str
+    seal: str
     width: Count
     height: Count
     rank: int
@@ -219,6 +225,7 @@ class Answer(Asked):
     image: ImageKey
     kind: AnswerKind
     class_id: ClassId | None = None
+    seal: Seal | None = Field(default=None, description="of the bytes that were seen; others are not answered by it")
     seconds: float | None = Field(default=None, ge=0, le=86_400, description="from seeing the image to answering")
     at: int | None = Field(default=None, ge=0, le=FAR, description="microseconds since 1970 by the client's clock")
 
@@ -282,6 +289,7 @@ class Past(Told):
     event: int
     key: str
     image: str
+    seal: str
     kind: str
     class_id: int | None
     at: int  # microseconds since 1970
@@ -305,6 +313,7 @@ class Conflict(Told):
     """An image on which people differ."""
 
     image: str
+    seal: str
     width: Count
     height: Count
     prelabel: Prelabel | None

@@ -9,7 +9,7 @@ import { toast } from './toast.js';
 import { makeZoom } from './zoom.js';
 
 /** @typedef {{annotator: string, kind: string, class_id: number|null}} Voice */
-/** @typedef {{image: string, answers: Voice[]}} Conflict */
+/** @typedef {{image: string, seal: string, answers: Voice[]}} Conflict */
 /** @typedef {{items: Conflict[], agreement: {cohen: number|null, krippendorff: number|null}}} Reply */
 
 /** @param {{settle: (image: string, class_id: number|null) => void}} acts */
@@ -61,8 +61,8 @@ export function makeConflicts({ settle }) {
   }
 
   /** @param {Conflict} item */
-  function show({ image }) {
-    const photo = /** @type {HTMLImageElement} */ (h('img', { class: 'photo', src: imageUrl(image, 1280), alt: 'The image on which people differ', 'data-key': image, draggable: false }));
+  function show({ image, seal }) {
+    const photo = /** @type {HTMLImageElement} */ (h('img', { class: 'photo', src: imageUrl({ key: image, seal }, 1280), alt: 'The image on which people differ', 'data-key': image, draggable: false }));
     stage.replaceChildren(photo);
     zoom.attach(photo);
   }
@@ -107,7 +107,7 @@ function desk(state, item, stage, choose) {
 function queue(all, at, go) {
   const thumbs = all.slice(0, 60).map((item, index) =>
     h('li', { class: 'thumb', ...(index === at ? { 'data-now': '' } : {}) },
-      h('button', { type: 'button', onclick: () => go(index), 'aria-label': `Conflict ${index + 1}` }, h('img', { src: imageUrl(item.image, 160), alt: '', loading: 'lazy' }))));
+      h('button', { type: 'button', onclick: () => go(index), 'aria-label': `Conflict ${index + 1}` }, h('img', { src: imageUrl({ key: item.image, seal: item.seal }, 160), alt: '', loading: 'lazy' }))));
   return h('ol', { class: 'strip', 'aria-label': 'All conflicts' }, ...thumbs);
 }
 

@@ -70,7 +70,7 @@ export function makeGrid({ sayAll, release, quiet, tabs }) {
     place.dataset.ready = String(pictures.length);
     title.replaceChildren(...(klass && pictures.length ? ['Are these all ', nameTag(className(state, klass)), '?'] : ['Grid']));
     chips.replaceChildren(...liveClasses(state).map(chip));
-    tiles.show(pictures.map((one) => ({ key: one.key, url: imageUrl(one.key, 160), sharp: imageUrl(one.key, 512), note: one.prelabel ? percent(one.prelabel.confidence) : '' })));
+    tiles.show(pictures.map((one) => ({ key: one.key, url: imageUrl(one, 160), sharp: imageUrl(one, 512), note: one.prelabel ? percent(one.prelabel.confidence) : '' })));
     empty.hidden = pictures.length > 0;
     empty.replaceChildren(...(pictures.length ? [] : [emptyText(state)]));
     count();
@@ -97,9 +97,9 @@ export function makeGrid({ sayAll, release, quiet, tabs }) {
     if (!pictures.length || klass === null) return;
     const mine = ++turn;
     const proposed = klass;
-    const said = pictures.flatMap(({ key }) => {
+    const said = pictures.flatMap(({ key, seal }) => {
       const mark = marks.has(key) ? marks.get(key) : { kind: 'label', class_id: proposed };
-      return mark ? [{ image: key, ...mark }] : [];
+      return mark ? [{ image: key, seal, ...mark }] : [];
     });
     const out = pictures.filter(({ key }) => marks.get(key) === null);
     for (const { key } of out) left.add(key);
