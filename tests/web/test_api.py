@@ -284,6 +284,16 @@ def test_the_history_is_the_latest_first_and_only_ones_own(api: Api) -> None:
     assert api.get("/api/history", annotator="bob")["items"] == []
 
 
+def test_the_history_holds_an_answer_that_was_changed_since(api: Api) -> None:
+    first, second, *_ = api.lease("ada")
+    for key, cls in ((first, 1), (second, 2), (first, 3)):
+        api.answer(key, cls)
+    items = api.get("/api/history", annotator="ada")["items"]
+    assert [(one["image"], one["class_id"]) for one in items] == [(first, 3), (second, 2), (first, 1)]
+    api.post("/api/undo", annotator="ada", key=new_key(), undoes=items[0]["key"])
+    assert [one["class_id"] for one in api.get("/api/history", annotator="ada")["items"]] == [2, 1]
+
+
 @pytest.mark.parametrize("query", [{}, {"annotator": ""}, {"annotator": "a\nb"}, {"annotator": "a", "limit": "0"},
                                    {"annotator": "a", "limit": "1001"}, {"annotator": "a", "limit": "x"}])  # fmt: skip
 def test_a_bad_question_is_refused(api: Api, query: dict[str, str]) -> None:
@@ -322,6 +332,41 @@ def test_a_conflict_is_shown_with_all_answers_and_settled_once(tmp_path: Path) -
         assert (first["fresh"], second["fresh"]) == (True, False)
         assert api.get("/api/conflicts")["items"] == []
         assert api.rows("SELECT class_id, decided FROM current_label WHERE decided = 'settled'") == [(1, "settled")]
+
+
+def test_a_settlement_is_among_ones_own_until_it_is_taken_back(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=3, settings={"overlap": 2}) as api:
+        image = disagree(api)
+        wish = {"annotator": "cleo", "key": new_key(), "image": image, "kind": "settle-other"}
+        api.post("/api/settle", **wish)
+        (mine,) = api.get("/api/conflicts", annotator="cleo")["settled"]
+        assert (mine["key"], mine["image"], mine["kind"], mine["class_id"]) == (
+            wish["key"],
+            image,
+            "settle-other",
+            None,
+        )
+        assert api.get("/api/conflicts", annotator="ada")["settled"] == []
+        assert api.get("/api/conflicts")["settled"] == []
+        api.post("/api/undo", annotator="cleo", key=new_key(), undoes=wish["key"])
+        found = api.get("/api/conflicts", annotator="cleo")
+        assert (found["settled"], [one["image"] for one in found["items"]]) == ([], [image])
+
+
+def test_only_an_image_that_somebody_has_answered_is_settled(api: Api) -> None:
+    first, second, *_ = api.lease()
+    wish = {"annotator": "cleo", "kind": "settle-label", "class_id": 1}
+    assert api.refused("/api/settle", **wish, key=new_key(), image=first) == (400, "bad_input")
+    api.answer(first, None, kind="skip")
+    refused = api.client.post("/api/settle", json=wish | {"key": new_key(), "image": first})
+    assert "nobody has said what it is; label it instead" in refused.json()["error"]["message"]
+    api.answer(second, 2)
+    key = new_key()
+    assert api.post("/api/settle", **wish, key=key, image=second)["fresh"] is True
+    for _ in range(2):
+        api.post("/api/undo", annotator="ada", key=new_key())
+    assert api.post("/api/settle", **wish, key=key, image=second)["fresh"] is False, "told again, it is known"
+    assert api.rows("SELECT count(*) FROM event WHERE kind = 'settle-label'") == [(1,)]
 
 
 def test_a_settlement_names_a_class_or_none_as_its_kind_says(api: Api) -> None:

@@ -113,6 +113,27 @@ def test_undo_survives_a_reload_and_goes_further_back(page: Page, make_site: Mak
     page.until(lambda: site.labels() == {first: "owl"}, "the new answer is on the disk")
 
 
+def test_undo_after_a_reload_brings_the_answer_before_a_change_back(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=4)
+    page.open(site)
+    first, second = page.answer("1"), page.answer("2")
+    page.press(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    page.until(lambda: page.shown() == first, "the first image")
+    page.press("3")
+    page.until(lambda: site.labels() == {first: "owl", second: "dog"}, "the change is on the disk")
+    page.reload()
+    page.wait_shown()
+    page.press("u")
+    page.until(lambda: page.shown() == first, "the image whose answer was changed")
+    page.wait_text("cat", "#stage .note.answered")
+    page.until(lambda: site.labels() == {first: "cat", second: "dog"}, "as on the disk")
+    page.press("u")
+    page.until(lambda: page.shown() == second, "the answer before that")
+    page.press("u")
+    page.until(lambda: page.shown() == first, "and the first one")
+    page.until(lambda: site.labels() == {}, "nothing is left")
+
+
 def test_an_answer_is_changed_by_looking_back(page: Page, make_site: MakeSite) -> None:
     site = make_site(images=3)
     page.open(site)

@@ -66,10 +66,13 @@ def undo(ledger: Ledger, asked: wire.Undo) -> wire.UndoResult:
 
 
 def settle(ledger: Ledger, asked: wire.Settle) -> wire.Settled:
-    """Decide an image on which people differ."""
+    """Decide an image on which people differ, or of which somebody has said something."""
     if (asked.kind == "settle-label") != (asked.class_id is not None):
         raise BadInput("settle-label names a class, and settle-other names none")
     image = find_image(ledger, asked.image)
+    told_before = ledger.read("SELECT 1 FROM event WHERE key = ?", (asked.key,))
+    if not told_before and not answers.is_answered(ledger, image.id):
+        raise BadInput(f"asked to settle the image {image.key}, but nobody has said what it is; label it instead")
     done = answers.settle(
         ledger, key=asked.key, image=image.id, annotator=asked.annotator, class_id=asked.class_id, source=PAGE
     )

@@ -85,14 +85,14 @@ async def grid(desk: OurDesk, query: Annotated[wire.GridQuery, Query()]) -> wire
 
 
 @api.get("/conflicts")
-async def conflicts(desk: OurDesk) -> wire.Conflicts:
-    """Images on which people differ."""
-    return await desk.read_parts(lambda ask: views.conflicts(ask, desk.sight))
+async def conflicts(desk: OurDesk, query: Annotated[wire.StateQuery, Query()]) -> wire.Conflicts:
+    """Images on which people differ, and what the one who asks has settled last."""
+    return await desk.read_parts(lambda ask: views.conflicts(ask, query.annotator, desk.sight))
 
 
 @api.post("/settle", responses=WRITING)
 async def settle(desk: OurDesk, asked: wire.Settle) -> wire.Settled:
-    """Decide a conflict."""
+    """Decide a conflict; an image of which nobody has said anything is refused."""
     return await desk.write(lambda ledger: deeds.settle(ledger, asked))
 
 

@@ -61,17 +61,18 @@ def pictures(ledger: Ledger, leased: Iterable[Leased], version: str | None, sigh
 
 def history(ledger: Ledger, annotator: str, limit: int) -> wire.History:
     """What one person said last, the latest first."""
-    given = answers.history(ledger, annotator, limit=limit)
+    given = answers.history(ledger, annotator, limit=limit, changed=True)
     return wire.History(items=[_past(ledger, one) for one in given])
 
 
-def conflicts(ask: Ask, sight: Sight) -> wire.Conflicts:
-    """Images on which people differ, and how far they agree on the whole."""
+def conflicts(ask: Ask, annotator: str | None, sight: Sight) -> wire.Conflicts:
+    """Images on which people differ, how far they agree on the whole, and what one person has settled last."""
     found = ask(annotator_agreement)
     kappas = [pair.kappa.value for pair in found.pairs if pair.kappa.value is not None]
     items = ask(lambda ledger: [_conflict(ledger, one, sight) for one in answers.conflicts(ledger)])
     return wire.Conflicts(
         items=items,
+        settled=ask(lambda ledger: _settlements(ledger, annotator)) if annotator else [],
         agreement=wire.Agreement(
             cohen=sum(kappas) / len(kappas) if kappas else None,
             krippendorff=found.alpha.value,
@@ -153,6 +154,10 @@ def _past(ledger: Ledger, one: answers.Given) -> wire.Past:
         event=one.event_id, key=one.key, image=image.key, seal=seal_of(image), kind=one.kind, class_id=one.class_id,
         at=one.at,
     )  # fmt: skip
+
+
+def _settlements(ledger: Ledger, annotator: str) -> list[wire.Past]:
+    return [_past(ledger, one) for one in answers.settlements(ledger, annotator)]
 
 
 def _conflict(ledger: Ledger, one: answers.Conflict, sight: Sight) -> wire.Conflict:

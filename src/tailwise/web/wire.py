@@ -44,7 +44,7 @@ class Query(BaseModel):
 
 
 class StateQuery(Query):
-    """Whose answers are counted as one's own."""
+    """Who asks: whose answers and decisions are one's own."""
 
     annotator: Annotator | None = None
 
@@ -296,7 +296,7 @@ class Past(Told):
 
 
 class History(Told):
-    """Standing answers, the latest first."""
+    """Standing answers, the latest first; those changed since are among them, and stand again when that is undone."""
 
     items: list[Past]
 
@@ -332,6 +332,7 @@ class Conflicts(Told):
     """All images on which people differ."""
 
     items: list[Conflict]
+    settled: list[Past] = Field(description="decisions of the one who asks that still stand, the latest first")
     agreement: Agreement
 
 

@@ -71,11 +71,18 @@ export function makeAnswering(outbox, tab, tabs) {
     await outbox.add(gone.map((one) => op({ type: 'undo', key: newKey(), image: one.image, undoes: one.answer.key })));
   }
 
-  /** End a conflict. @param {string} image @param {number|null} class_id null: other */
+  /** End a conflict; gives the key of the settlement. @param {string} image @param {number|null} class_id null: other */
   function settle(image, class_id) {
     const kind = class_id === null ? 'settle-other' : 'settle-label';
-    void outbox.add([op({ type: 'settle', key: newKey(), image, kind, class_id })]);
+    const key = newKey();
+    void outbox.add([op({ type: 'settle', key, image, kind, class_id })]);
+    return key;
   }
 
-  return { say, sayAll, undo, settle, onShow: () => onShow };
+  /** Take a settlement back. Returns when that is on this browser's disk. @param {string} image @param {string} undoes its key */
+  function unsettle(image, undoes) {
+    return outbox.add([op({ type: 'undo', key: newKey(), image, undoes })]);
+  }
+
+  return { say, sayAll, undo, settle, unsettle, onShow: () => onShow };
 }

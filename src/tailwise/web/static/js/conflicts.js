@@ -10,13 +10,21 @@ import { makeZoom } from './zoom.js';
 
 /** @typedef {{annotator: string, kind: string, class_id: number|null}} Voice */
 /** @typedef {{image: string, seal: string, answers: Voice[]}} Conflict */
-/** @typedef {{items: Conflict[], agreement: {cohen: number|null, krippendorff: number|null}}} Reply */
+/** @typedef {{key: string, image: string, kind: string, class_id: number|null}} Settlement */
+/** @typedef {{items: Conflict[], settled: Settlement[], agreement: {cohen: number|null, krippendorff: number|null}}} Reply */
 
-/** @param {{settle: (image: string, class_id: number|null) => void}} acts */
-export function makeConflicts({ settle }) {
+/**
+ * @param {object} acts
+ * @param {(image: string, class_id: number|null) => string} acts.settle       gives the settlement's key
+ * @param {(image: string, key: string) => Promise<void>} acts.unsettle
+ * @param {() => Promise<void>} acts.quiet   when nothing waits in the outbox any more
+ */
+export function makeConflicts({ settle, unsettle, quiet }) {
   const place = byId('conflicts');
   /** @type {Reply|null} */ let reply = null;
   /** @type {Set<string>} */ const settled = new Set(); // also those whose settlement is still under way
+  /** @type {(Settlement & {annotator: string})[]} */ const made = []; // here, since the page was opened
+  /** @type {Set<string>} */ const undone = new Set(); // keys
   let at = 0;
   const stage = h('div', { class: 'stage still' });
   const zoom = makeZoom(stage, { swiped: move, changed: () => {} });
@@ -25,7 +33,7 @@ export function makeConflicts({ settle }) {
 
   async function open() {
     try {
-      reply = await get('/api/conflicts');
+      reply = await get('/api/conflicts', { annotator: store.get().annotator });
     } catch (trouble) {
       note(trouble);
     }
@@ -36,10 +44,38 @@ export function makeConflicts({ settle }) {
   function choose(class_id) {
     const item = items()[at];
     if (!item) return;
+    const said = { image: item.image, kind: class_id === null ? 'other' : 'label', class_id };
     settled.add(item.image);
-    settle(item.image, class_id);
-    toast(`Settled as “${class_id === null ? 'other' : answerText(store.get(), { kind: 'label', class_id })}”`);
+    made.push({ ...said, key: settle(item.image, class_id), annotator: store.get().annotator });
+    toast(`Settled as “${answerText(store.get(), said)}”`);
     at = Math.min(at, Math.max(0, items().length - 1));
+    draw();
+  }
+
+  /** The latest settlement of this person that stands, also one from before a reload. @returns {Settlement|undefined} */
+  function latest() {
+    const before = (reply?.settled ?? []).filter((one) => !made.some(({ key }) => key === one.key));
+    const own = made.filter(({ annotator }) => annotator === store.get().annotator).reverse();
+    return [...own, ...before].find(({ key }) => !undone.has(key));
+  }
+
+  /** Take the latest settlement back, and show its image again. */
+  async function undo() {
+    const last = latest();
+    if (!last) return toast('No settlement to undo');
+    undone.add(last.key);
+    settled.delete(last.image);
+    toast(`Undone: settled as “${answerText(store.get(), last)}”`);
+    goTo(last.image);
+    await unsettle(last.image, last.key);
+    await quiet(); // until then the server may not count it among the conflicts
+    await open();
+    goTo(last.image);
+  }
+
+  /** @param {string} image */
+  function goTo(image) {
+    at = Math.max(0, items().findIndex((item) => item.image === image));
     draw();
   }
 
@@ -54,7 +90,7 @@ export function makeConflicts({ settle }) {
     const state = store.get();
     at = Math.min(at, Math.max(0, all.length - 1));
     place.dataset.ready = String(all.length);
-    const head = h('header', { class: 'view-head' }, h('h1', {}, all.length ? counted(all.length, 'conflict') : 'Conflicts'), agreementText(reply));
+    const head = h('header', { class: 'view-head' }, h('h1', {}, all.length ? counted(all.length, 'conflict') : 'Conflicts'), agreementText(reply), latest() ? undoButton(undo) : '');
     const item = all[at];
     if (item) show(item);
     place.replaceChildren(head, item ? desk(state, item, stage, choose) : nothing(state), all.length > 1 ? queue(all, at, (to) => move(to - at)) : '');
@@ -70,10 +106,16 @@ export function makeConflicts({ settle }) {
   return {
     open,
     choose,
+    undo,
     move,
     zoom: zoom.toggle,
     atPlace: (/** @type {number} */ index) => liveClasses(store.get())[index]?.id,
   };
+}
+
+/** @param {() => Promise<void>} undo */
+function undoButton(undo) {
+  return h('button', { class: 'plain', type: 'button', 'data-act': 'undo', title: 'Take the last settlement back (u)', onclick: () => void undo() }, icon('undo'), 'Undo', keycap('u'));
 }
 
 /** @param {Reply|null} reply */
