@@ -52,7 +52,10 @@ def test_the_state_tells_campaign_classes_round_and_settings(api: Api) -> None:
     assert [(one["name"], one["key"], one["retired"]) for one in state["classes"]] == [
         ("cat", "1", False), ("dog", "2", False), ("owl", "3", False),
     ]  # fmt: skip
-    assert state["round"] == {"id": 1, "budget": 6, "answered": 0, "remaining": 6, "complete": False, "mine": 0}
+    assert state["round"] == {
+        "id": 1, "budget": 6, "answered": 0, "skipped": 0, "remaining": 6, "complete": False, "mine": 0,
+    }  # fmt: skip
+    assert state["next"] is None
     assert state["settings"] == {"overlap": 1, "blind": False}
     assert state["job"]["state"] == "idle"
     assert (state["annotators"], state["conflicts"]) == ([], 0)
@@ -72,10 +75,34 @@ def test_the_state_counts_what_was_answered(api: Api) -> None:
     assert api.get("/api/state")["round"]["mine"] == 0
 
 
+def test_skips_are_counted_apart_until_somebody_answers(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=3, settings={"overlap": 2}) as api:
+        first, second, _ = api.lease("ada")
+        assert api.lease("bob")[:2] == [first, second]
+        api.answer(first, 1, "ada")
+        api.answer(first, None, "bob", kind="skip")
+        api.answer(second, None, "ada", kind="skip")
+        assert api.get("/api/state")["round"]["skipped"] == 0, "the second image is still asked about"
+        api.answer(second, None, "bob", kind="skip")
+        found = api.get("/api/state")["round"]
+        assert (found["skipped"], found["answered"], found["remaining"]) == (1, 2, 1)
+        api.answer(second, 2, "ada")
+        assert api.get("/api/state")["round"]["skipped"] == 0
+
+
+def test_when_a_round_can_be_chosen_the_state_says_from_how_many_images(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=8, chosen=2, settings={"budget": 5}) as api:
+        assert api.get("/api/state")["next"] is None
+        for key in api.lease():
+            api.answer(key)
+        assert api.get("/api/state")["next"] == {"budget": 5, "left": 6}
+
+
 def test_a_campaign_without_images_or_rounds_has_a_state(tmp_path: Path) -> None:
     with serving_api(tmp_path, images=0) as api:
         state = api.get("/api/state")
         assert (state["round"], state["images"]) == (None, {"usable": 0})
+        assert state["next"] == {"budget": 100, "left": 0}
         assert api.lease() == []
         assert api.get("/api/grid", annotator="ada", class_id=1) == {"images": []}
         assert api.get("/api/rounds") == {"items": []}
@@ -124,6 +151,18 @@ def test_blind_people_see_no_guess(tmp_path: Path) -> None:
     with serving_api(tmp_path, Options(port=0, blind=True), images=2, guessing=True) as api:
         assert [one["prelabel"] for one in api.post("/api/lease", annotator="ada")["images"]] == [None, None]
         assert api.get("/api/state")["settings"]["blind"] is True
+
+
+def test_blind_people_get_no_images_sorted_by_what_the_model_thinks(tmp_path: Path) -> None:
+    with serving_api(tmp_path, Options(port=0, blind=True), images=4, guessing=True) as api:
+        answer = api.client.get("/api/grid", params={"annotator": "ada", "class_id": 2})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "impossible")
+        assert "labelled blind; label them one by one" in answer.json()["error"]["message"]
+        assert api.rows("SELECT count(*) FROM lease") == [(0,)]
+    other = tmp_path / "other"
+    other.mkdir()
+    with serving_api(other, images=4, guessing=True, settings={"blind": True}) as api:
+        assert api.client.get("/api/grid", params={"annotator": "ada", "class_id": 2}).status_code == 409
 
 
 def test_overlap_asks_several_people(tmp_path: Path) -> None:
@@ -325,13 +364,28 @@ def test_a_conflict_is_shown_with_all_answers_and_settled_once(tmp_path: Path) -
             {"annotator": "bob", "kind": "label", "class_id": 3},
         ]
         assert found["agreement"]["images"] == 2
-        assert found["agreement"]["cohen"] == pytest.approx((0.5 - 0.25) / (1 - 0.25))
+        kappa = pytest.approx((0.5 - 0.25) / (1 - 0.25))
+        assert found["agreement"]["cohen"] == kappa
+        assert found["agreement"]["pairs"] == [{"first": "ada", "second": "bob", "cohen": kappa, "images": 2}]
         assert api.get("/api/state")["conflicts"] == 1
         wish = {"annotator": "cleo", "key": new_key(), "image": image, "kind": "settle-label", "class_id": 1}
         first, second = api.post("/api/settle", **wish), api.post("/api/settle", **wish)
         assert (first["fresh"], second["fresh"]) == (True, False)
         assert api.get("/api/conflicts")["items"] == []
         assert api.rows("SELECT class_id, decided FROM current_label WHERE decided = 'settled'") == [(1, "settled")]
+
+
+def test_the_kappa_of_more_than_two_people_is_the_mean_over_their_pairs(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=2, settings={"overlap": 3}) as api:
+        first, second = api.lease("ada")
+        for annotator, classes in (("ada", (1, 2)), ("bob", (1, 2)), ("cleo", (2, 1))):
+            for key, cls in zip((first, second), classes, strict=True):
+                api.answer(key, cls, annotator)
+        found = api.get("/api/conflicts")["agreement"]
+        assert {(one["first"], one["second"]): one["cohen"] for one in found["pairs"]} == {
+            ("ada", "bob"): 1.0, ("ada", "cleo"): -1.0, ("bob", "cleo"): -1.0,
+        }  # fmt: skip
+        assert (found["pair_count"], found["cohen"]) == (3, pytest.approx(-1 / 3))
 
 
 def test_a_settlement_is_among_ones_own_until_it_is_taken_back(tmp_path: Path) -> None:

@@ -271,6 +271,15 @@ def test_the_next_images_are_loaded_before_they_are_asked_for(page: Page, make_s
     page.until(lambda: page.run(loaded) == 7, "one more")
 
 
+def test_the_help_names_the_keys_of_every_view(page: Page, make_site: MakeSite) -> None:
+    page.open(make_site(images=2))
+    page.press("?")
+    page.find("dialog[open]")
+    titles = page.run("return [...document.querySelectorAll('dialog[open] h3')].map((title) => title.textContent)")
+    assert titles == ["Answer", "Look", "Grid", "Conflicts", "Page"]
+    page.wait_text("take the last settlement back", "dialog[open]")
+
+
 def test_the_help_opens_and_closes_and_keeps_the_keys_to_itself(page: Page, make_site: MakeSite) -> None:
     site = make_site(images=2)
     page.open(site)

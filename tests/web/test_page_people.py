@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from selenium.webdriver.common.keys import Keys
 
+from tailwise.campaign.campaign import Campaign
+
 if TYPE_CHECKING:
     from .conftest import Page, Site
 
@@ -128,6 +130,18 @@ def test_conflicts_are_settled_as_a_class_or_as_other(page: Page, other_page: Pa
         (first, "settle-label"),
         (second, "settle-other"),
     ]
+
+
+def test_the_agreement_of_three_people_is_named_as_a_mean_and_shown_by_pairs(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=2, settings={"overlap": 3})
+    with Campaign.open(site.folder) as campaign:
+        for name, classes in (("Ada", (1, 2)), ("Ben", (1, 2)), ("Cleo", (2, 1))):
+            for path, cls in zip(("000_0.png", "001_1.png"), classes, strict=True):
+                campaign.label(path, cls, annotator=name)
+    page.open(site, "Ada", view="conflicts")
+    page.wait_text("−0.33 Cohen’s κ, mean of 3 pairs", "#conflicts .stats")
+    page.wait_text("1.00 Ada – Ben", "#conflicts .stats")
+    page.wait_text("−1.00 Ada – Cleo", "#conflicts .stats")
 
 
 def test_a_click_on_what_somebody_said_settles_it_so(page: Page, other_page: Page, make_site: MakeSite) -> None:

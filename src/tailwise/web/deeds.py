@@ -26,7 +26,8 @@ def lease(ledger: Ledger, asked: wire.Lease, sight: Sight) -> wire.Pictures:
 
 
 def lease_class(ledger: Ledger, asked: wire.GridQuery, sight: Sight) -> wire.Pictures:
-    """Images of the open round that the model takes for one class."""
+    """Images of the open round that the model takes for one class; to nobody where people label blind."""
+    sight.check_open(ledger)
     current = rounds.current_round(ledger)
     if current is None:
         return wire.Pictures(images=[])

@@ -80,7 +80,10 @@ async def history(desk: OurDesk, query: Annotated[wire.HistoryQuery, Query()]) -
 
 @api.get("/grid")
 async def grid(desk: OurDesk, query: Annotated[wire.GridQuery, Query()]) -> wire.Pictures:
-    """Images of the round that the model takes for one class, the most confident first, kept for one annotator."""
+    """Images of the round that the model takes for one class, the most confident first, kept for one annotator.
+
+    Where people label blind there is no grid: its order would show what the model thinks.
+    """
     return await desk.write(lambda ledger: deeds.lease_class(ledger, query, desk.sight))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import __version__
 from ..campaign import answers, rounds
-from ..campaign.agreement import annotator_agreement
+from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
 from ..campaign.classes import list_classes
 from ..campaign.images import find_image
 from ..campaign.leases import Leased
@@ -21,6 +21,7 @@ from .tallies import Ask, RoundTally, Tallies, realised
 
 KEYS = "1234567890"
 PAIR = 2
+MOST_PAIRS = 10
 
 
 def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: wire.Job) -> wire.State:
@@ -28,6 +29,7 @@ def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: 
     settings, current, classes, name, blind = ask(lambda ledger: _surroundings(ledger, sight))
     tally = tallies.get(ask)
     of_round = tallies.of_round(ask, current.id) if current else None
+    finished = of_round is None or of_round.progress.complete
     return wire.State(
         campaign=name,
         images=wire.Images(usable=tally.usable),
@@ -35,6 +37,7 @@ def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: 
         round=_progress(current, of_round, annotator) if current and of_round else None,
         balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),
         settings=wire.Habits(overlap=settings.overlap, blind=blind),
+        next=wire.NextBatch(budget=settings.budget, left=tallies.left(ask)) if finished else None,
         job=job,
         annotators=list(tally.annotators),
         conflicts=tally.conflicts,
@@ -68,17 +71,24 @@ def history(ledger: Ledger, annotator: str, limit: int) -> wire.History:
 def conflicts(ask: Ask, annotator: str | None, sight: Sight) -> wire.Conflicts:
     """Images on which people differ, how far they agree on the whole, and what one person has settled last."""
     found = ask(annotator_agreement)
-    kappas = [pair.kappa.value for pair in found.pairs if pair.kappa.value is not None]
     items = ask(lambda ledger: [_conflict(ledger, one, sight) for one in answers.conflicts(ledger)])
     return wire.Conflicts(
         items=items,
         settled=ask(lambda ledger: _settlements(ledger, annotator)) if annotator else [],
-        agreement=wire.Agreement(
-            cohen=sum(kappas) / len(kappas) if kappas else None,
-            krippendorff=found.alpha.value,
-            images=found.alpha.images,
-        ),
+        agreement=_agreement(found),
     )
+
+
+def _agreement(found: AnnotatorAgreement) -> wire.Agreement:
+    pairs = [
+        wire.PairAgreement(first=one.first, second=one.second, cohen=one.kappa.value, images=one.kappa.images)
+        for one in sorted(found.pairs, key=lambda pair: -pair.kappa.images)
+        if one.kappa.value is not None
+    ]
+    return wire.Agreement(
+        cohen=sum(one.cohen for one in pairs) / len(pairs) if pairs else None, pairs=pairs[:MOST_PAIRS],
+        pair_count=len(pairs), krippendorff=found.alpha.value, images=found.alpha.images,
+    )  # fmt: skip
 
 
 def all_rounds(ask: Ask) -> wire.Rounds:
@@ -102,8 +112,8 @@ def _surroundings(
 def _progress(current: rounds.Round, tally: RoundTally, annotator: str | None) -> wire.RoundProgress:
     found = tally.progress
     return wire.RoundProgress(
-        id=current.id, budget=current.budget, answered=found.done, remaining=found.remaining, complete=found.complete,
-        mine=tally.mine.get(annotator or "", 0),
+        id=current.id, budget=current.budget, answered=found.done, skipped=min(tally.skipped, found.done),
+        remaining=found.remaining, complete=found.complete, mine=tally.mine.get(annotator or "", 0),
     )  # fmt: skip
 
 

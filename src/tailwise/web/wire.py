@@ -111,10 +111,11 @@ class RoundProgress(Told):
 
     id: int
     budget: Count
-    answered: Count
+    answered: Count  # images with all that they want, skipped ones among them
+    skipped: Count  # of these, images of which nobody has said what they are
     remaining: Count
     complete: bool
-    mine: Count  # answers of the annotator who asks
+    mine: Count  # answers of the annotator who asks, without skips
 
 
 class ClassBalance(Told):
@@ -132,6 +133,13 @@ class Habits(Told):
 
     overlap: int
     blind: bool
+
+
+class NextBatch(Told):
+    """What the next round would be made of."""
+
+    budget: Count = Field(description="images of a round, where nothing else is asked for")
+    left: Count = Field(description="images that can be chosen")
 
 
 class Job(Told):
@@ -159,6 +167,7 @@ class State(Told):
     round: RoundProgress | None
     balance: list[ClassBalance]
     settings: Habits
+    next: NextBatch | None = Field(description="null while the open round waits for answers")
     job: Job
     annotators: list[str]
     conflicts: Count
@@ -320,11 +329,22 @@ class Conflict(Told):
     answers: list[Voice]
 
 
+class PairAgreement(Told):
+    """How far two people agree beyond chance."""
+
+    first: str
+    second: str
+    cohen: float
+    images: Count  # that both answered
+
+
 class Agreement(Told):
     """How far people agree beyond chance; null where too few images have two answers."""
 
-    cohen: float | None
-    krippendorff: float | None
+    cohen: float | None = Field(description="Cohen's κ is of two people: this is its mean over all pairs that have one")
+    pairs: list[PairAgreement] = Field(description="those with the most images in common first; at most ten")
+    pair_count: Count = Field(description="how many pairs have a κ")
+    krippendorff: float | None  # of all people at once
     images: Count  # with two answers or more
 
 

@@ -137,6 +137,7 @@ def test_a_round_is_counted_by_person_and_class(ledger: Ledger) -> None:
         found = counted.of_round(asking(ledger), 1)
         assert (found.mine, found.realised) == ({"ada": 2, "bob": 1}, {1: 1, 2: 1})
         assert (found.progress.done, found.progress.remaining) == (2, 1)
+        assert found.skipped == 0
         open_round(ledger, [Pick(4)], budget=1, strategy="random")
         assert counted.of_round(asking(ledger), 2).mine == {"bob": 1}
 

@@ -8,10 +8,14 @@ import { answerText, liveClasses, store } from './state.js';
 import { toast } from './toast.js';
 import { makeZoom } from './zoom.js';
 
+const FEW = 6; // pairs of people that are shown one by one
+
 /** @typedef {{annotator: string, kind: string, class_id: number|null}} Voice */
 /** @typedef {{image: string, seal: string, answers: Voice[]}} Conflict */
 /** @typedef {{key: string, image: string, kind: string, class_id: number|null}} Settlement */
-/** @typedef {{items: Conflict[], settled: Settlement[], agreement: {cohen: number|null, krippendorff: number|null}}} Reply */
+/** @typedef {{items: Conflict[], settled: Settlement[], agreement: Agreement}} Reply */
+/** @typedef {{first: string, second: string, cohen: number, images: number}} Pair */
+/** @typedef {{cohen: number|null, pairs: Pair[], pair_count: number, krippendorff: number|null}} Agreement */
 
 /**
  * @param {object} acts
@@ -90,7 +94,7 @@ export function makeConflicts({ settle, unsettle, quiet }) {
     const state = store.get();
     at = Math.min(at, Math.max(0, all.length - 1));
     place.dataset.ready = String(all.length);
-    const head = h('header', { class: 'view-head' }, h('h1', {}, all.length ? counted(all.length, 'conflict') : 'Conflicts'), agreementText(reply), latest() ? undoButton(undo) : '');
+    const head = h('header', { class: 'view-head' }, h('h1', {}, all.length ? counted(all.length, 'conflict') : 'Conflicts'), latest() ? undoButton(undo) : '', agreementText(reply));
     const item = all[at];
     if (item) show(item);
     place.replaceChildren(head, item ? desk(state, item, stage, choose) : nothing(state), all.length > 1 ? queue(all, at, (to) => move(to - at)) : '');
@@ -120,13 +124,19 @@ function undoButton(undo) {
 
 /** @param {Reply|null} reply */
 function agreementText(reply) {
-  const { cohen = null, krippendorff = null } = reply?.agreement ?? {};
+  const { cohen = null, krippendorff = null, pairs = [], pair_count: count = 0 } = reply?.agreement ?? {};
   if (cohen === null && krippendorff === null) return '';
-  const figure = (/** @type {string} */ name, /** @type {number|null} */ value, /** @type {string} */ title) =>
-    value === null ? '' : h('span', { class: 'stat', title }, h('b', {}, value.toFixed(2).replace('-', '−')), ` ${name}`);
+  const kappa = count > 1 ? `Cohen’s κ, mean of ${count} pairs` : 'Cohen’s κ';
+  const of = count > 1 ? 'each two people' : pairs.map((pair) => `${pair.first} and ${pair.second}`).join('');
   return h('p', { class: 'stats' },
-    figure('Cohen’s κ', cohen, 'Agreement of two people beyond chance: 1 is perfect, 0 is chance'),
+    figure(kappa, cohen, `Agreement of ${of} beyond chance: 1 is perfect, 0 is chance`),
+    ...(count > 1 && count <= FEW ? pairs.map((pair) => figure(`${pair.first} – ${pair.second}`, pair.cohen, `Cohen’s κ over ${counted(pair.images, 'image')} that both answered`)) : []),
     figure('Krippendorff’s α', krippendorff, 'Agreement of all people beyond chance: 1 is perfect, 0 is chance'));
+}
+
+/** @param {string} name @param {number|null} value @param {string} title */
+function figure(name, value, title) {
+  return value === null ? '' : h('span', { class: 'stat', title }, h('b', {}, value.toFixed(2).replace('-', '−')), ' ', nameTag(name));
 }
 
 /** The image, who said what, and the classes to decide with. @param {import('./state.js').PageState} state @param {Conflict} item @param {HTMLElement} stage @param {(id: number|null) => void} choose */

@@ -154,7 +154,7 @@ function emptyText(state) {
 
 /** @param {import('./state.js').PageState} state */
 function emptyReason(state) {
-  if (state.server?.settings?.blind) return 'This campaign is labelled blind: no class is proposed.';
+  if (state.server?.settings?.blind) return 'This campaign is labelled blind. A grid would show what the model thinks, so images come one by one.';
   if (isBlind(state)) return 'You are labelling blind. Press b to see what the model proposes.';
   if (!state.server?.round) return 'There is no round yet.';
   return 'No image of this round is proposed for this class any more. In the first round there is no model yet, so nothing is proposed at all.';
