@@ -15,7 +15,7 @@ from ..campaign.leases import Leased
 from ..campaign.ledger import CURRENT_SCHEMA, Ledger, read_meta
 from ..campaign.state import Settings, read_settings
 from . import wire
-from .pictures import seal_of
+from .pictures import seal_of, seals_of
 from .sight import Glimpse, Sight
 from .tallies import Ask, RoundTally, Tallies, realised
 
@@ -58,8 +58,9 @@ def key_of(place: int) -> str:
 
 def pictures(ledger: Ledger, leased: Iterable[Leased], version: str | None, sight: Sight) -> wire.Pictures:
     """Images to be answered, with as much of the model's guess as people are to see."""
-    glimpse = sight.through(ledger, version)
-    return wire.Pictures(images=[_picture(one, seal_of(find_image(ledger, one.image)), glimpse) for one in leased])
+    glimpse, kept = sight.through(ledger, version), list(leased)
+    seals = seals_of(ledger, [one.image for one in kept])
+    return wire.Pictures(images=[_picture(one, seals[one.image], glimpse) for one in kept])
 
 
 def history(ledger: Ledger, annotator: str, limit: int) -> wire.History:

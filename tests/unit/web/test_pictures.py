@@ -19,7 +19,7 @@ from tailwise.campaign.images import list_images, quarantine
 from tailwise.errors import BadFile, UnknownName
 from tailwise.web import pictures
 from tailwise.web.gate import Gate
-from tailwise.web.pictures import ByteCache, Picture, Pictures, TooManyPictures, seal_of
+from tailwise.web.pictures import ByteCache, Picture, Pictures, TooManyPictures, seal_of, seals_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12), st.booleans()), max_size=60))
@@ -96,6 +96,12 @@ def test_with_a_seal_a_picture_is_made_of_these_bytes_or_not_at_all(
     new = asyncio.run(made.get(image.key, 160, after))
     assert (new.content, new.etag) != (old.content, old.etag)
     assert asyncio.run(made.get(image.key, 160, before)) is old, "these bytes never look different"
+
+
+def test_the_seals_of_many_are_those_of_each(campaign: Campaign) -> None:
+    images = list_images(campaign.ledger)[1:]
+    assert seals_of(campaign.ledger, [image.id for image in images]) == {image.id: seal_of(image) for image in images}
+    assert seals_of(campaign.ledger, []) == {}
 
 
 def test_many_who_ask_for_the_same_get_the_same(campaign: Campaign, made: Pictures) -> None:
