@@ -70,5 +70,5 @@ clean: ## Remove caches and results; the virtual environments stay
 .venv-bench/bench.stamp: pyproject.toml constraints.txt benchmarks/requirements.txt
 	@echo "Preparing .venv-bench (needed once) …"
 	@$(PYTHON) -m venv .venv-bench
-	@$(BENCH)/python $(INSTALL) -c constraints.txt -e '.[tables]' -r benchmarks/requirements.txt
+	@$(BENCH)/python $(INSTALL) -c constraints.txt -e '.[ray,tables,torch,web]' -r benchmarks/requirements.txt
 	@touch $@

@@ -27,15 +27,28 @@ GATHERED = 1 << 18  # as in tailwise.solve.shards
 
 def measure(run: Run) -> Iterator[Measured]:
     """One pool, solved here, by one actor with one thread, and by two."""
-    instance = Instance(200_000 if run.quick else 2_000_000, 100, run.seeds(1)[0])
-    with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "proba.npy")
-        write(instance, Path(path), "float16")
-        found = {name: call_apart(f"cluster:{name}", 1_800, path=path) for name in ("scaling", "traffic")}
-    sheet = Sheet(NAME, instance.name + ", float16", instance.seed)
-    for name, judge in (("scaling", _judge_scaling), ("traffic", _judge_traffic)):
-        answer = found[name]
-        yield from judge(sheet, answer) if "error" not in answer else [sheet.failed(name, "", answer["error"])]
+    seed = run.seeds(1)[0]
+    large = Instance(200_000 if run.quick else 2_000_000, 100, seed)
+    fresh = Instance(70_000 if run.quick else 700_000, 40, seed + 1)  # not looked at when the model was made
+    for instance, steps in ((large, ("scaling", "traffic")), (fresh, ("traffic",))):
+        sheet = Sheet(NAME, instance.name + ", float16", instance.seed)
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "proba.npy")
+            write(instance, Path(path), "float16")
+            found = {step: call_apart(f"cluster:{step}", 1_800, path=path) for step in steps}
+        per_question = found.get("scaling", {}).get(f"question {SHARDS[-1]}")
+        for step, answer in found.items():
+            judge = _judge_scaling if step == "scaling" else _judge_traffic
+            yield from judge(sheet, answer) if "error" not in answer else [sheet.failed(step, "", answer["error"])]
+        if per_question and "rounds" in found["traffic"]:
+            yield _overhead(sheet, found["traffic"], per_question)
+
+
+def _overhead(sheet: Sheet, answer: Answer, per_question: float) -> Measured:
+    """What Ray adds to a dual round: its questions, each as long as one that has nothing to do."""
+    questions = answer["questions of duals"] / answer["rounds"]
+    name = f"milliseconds of Ray per dual round, {SHARDS[-1]} shards"
+    return sheet.tell(name, 1e3 * questions * per_question, f"{questions:.0f} questions")
 
 
 def scaling(path: str) -> Answer:
@@ -49,6 +62,7 @@ def scaling(path: str) -> Answer:
     answer: Answer = {}
     matrix = open_proba(path)
     budget = matrix.shape[0] // BUDGET_SHARE
+    tailwise.select(path, budget, balance=1.0)  # the file is in memory from now on, for both
     here = tailwise.select(path, budget, balance=1.0)
     with connect("ray", cpus=2) as cluster:
         for shards in SHARDS:
@@ -98,19 +112,20 @@ def traffic(path: str) -> Answer:
     from tailwise.solve.source import open_proba
 
     matrix = open_proba(path)
-    rounds = {shards: _counted(matrix, shards) for shards in (1, SIMULATED)}
-    duals, counting = rounds[SIMULATED]
+    alone, _ = _counted(matrix, 1)
+    rounds, counting = _counted(matrix, SIMULATED)
     budget = matrix.shape[0] // BUDGET_SHARE
     return {
-        "rounds": duals, "rounds alone": rounds[1][0], "passes": counting.asked["price"],
+        "rounds": len(rounds), "rounds alone": len(alone), "passes": counting.asked["price"],
         "questions": sum(counting.asked.values()), "rows": counting.back["take"],
+        "questions of duals": rounds[-1],
         "bytes": sum(counting.out.values()) + sum(counting.back.values()),
-        "predicted": predicted_bytes(matrix.shape, budget, SIMULATED, duals),
+        "predicted": predicted_bytes(matrix.shape, budget, SIMULATED, len(rounds)),
     }  # fmt: skip
 
 
-def _counted(matrix: Any, shards: int) -> tuple[int, Counting]:  # noqa: ANN401 - of the library under test
-    """Dual rounds of a solve, and its questions."""
+def _counted(matrix: Any, shards: int) -> tuple[list[int], Counting]:  # noqa: ANN401 - of the library under test
+    """How many questions were asked by the end of each dual round of a solve, and all of them."""
     from tailwise.balance.target import Target
     from tailwise.score.softmax import entropy
     from tailwise.solve.program import Effort, Program
@@ -122,9 +137,14 @@ def _counted(matrix: Any, shards: int) -> tuple[int, Counting]:  # noqa: ANN401 
     budget = matrix.shape[0] // BUDGET_SHARE
     costs, _ = rows.scan(entropy, 5e-3)
     ranges = Target.uniform().resolve(np.zeros(rows.classes), budget)
-    lines: list[str] = []
-    solve(Program(rows, costs, budget, 1.0, ranges), Effort(), report=lines.append)
-    return sum(line.startswith("dual round") for line in lines), counting
+    rounds: list[int] = []
+
+    def note(line: str) -> None:
+        if line.startswith("dual round"):
+            rounds.append(sum(counting.asked.values()))
+
+    solve(Program(rows, costs, budget, 1.0, ranges), Effort(), report=note)
+    return rounds, counting
 
 
 def predicted_bytes(shape: tuple[int, int], budget: int, shards: int, rounds: int) -> float:

@@ -23,6 +23,7 @@ from tailwise.cli.outcome import run
 from tailwise.errors import BadFile, BadProbabilities
 from tailwise.solve import npy_files
 from tailwise.solve.matrices import open_matrix
+from tailwise.solve.stores import shown_place
 
 PROBA = np.random.default_rng(0).dirichlet([4.0, 2.0, 1.0, 0.5, 0.25], size=240).astype(np.float32)
 COUNTS = [9, 5, 3, 2, 1]
@@ -104,7 +105,24 @@ def test_rows_are_those_that_were_stored(pool: str, key: str, monkeypatch: pytes
     assert np.array_equal(matrix[rows], PROBA[rows])
     again = pickle.loads(pickle.dumps(matrix))
     assert np.array_equal(again[:], PROBA)
-    assert again.location == f"{pool}/{key}"
+    assert shown_place(again.location) == f"{pool}/{key}"
+
+
+def test_the_server_travels_with_a_matrix_and_keys_do_not(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = pickle.dumps(open_matrix(f"{pool}/shards"))
+    assert b"mine" not in packed
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    assert np.array_equal(pickle.loads(packed)[:], PROBA)
+
+
+def test_shards_in_a_bucket_are_selected_from_on_a_cluster(pool: str) -> None:
+    command = [sys.executable, "-m", "tailwise", "select", f"{pool}/shards", "--budget", "20", "--balance", "0.5"]
+    here, there = (
+        json.loads(subprocess.run([*command, "--json", "--engine", engine], capture_output=True, check=True).stdout)
+        for engine in ("local", "ray")
+    )
+    assert there["indices"] == here["indices"]
+    assert there["bound"] == here["bound"]
 
 
 @pytest.mark.parametrize("key", ["shards", "dataset", "proba.npy", "proba.parquet"])

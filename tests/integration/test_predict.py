@@ -54,6 +54,11 @@ def test_from_a_campaign_to_shards_that_name_their_images(zoo: Path, capsys: pyt
     guessed = [NAMES[cls] for cls in proba.argmax(axis=1)]
     right = [name.split("-")[0] == guess for name, guess in zip(names, guessed, strict=True)]
     assert np.mean(right) > 0.7  # it has learnt from 12 of them; chance is half that
+    batch = json_of(capsys, "select", "shards", "--budget", "4", "--out", "picks.csv")
+    assert batch["names"] == names_of("shards", batch["indices"])
+    lines = Path("picks.csv").read_text().splitlines()
+    assert lines[0] == "rank,index,name"
+    assert lines[1] == f"1,{batch['indices'][0]},{batch['names'][0]}"
 
 
 def test_the_summary_names_bad_images_and_what_to_do_next(
@@ -139,6 +144,8 @@ def test_kill_9_leaves_whole_shards_and_the_next_run_does_the_others(learner: Pa
         ({"--shard-size": "0"}, 2, "shard-size"),
         ({"--size": "32"}, 3, "was fitted on images of 64 pixels a side, not 32"),
         ({"--column": "image"}, 3, "belong to Parquet"),
+        ({"--out": "s3://bucket/shards"}, 3, "must be in a folder of this machine"),
+        ({"IMAGES": "s3://bucket/photos"}, 3, "must be in a folder of this machine"),
     ],
 )
 def test_what_people_do_wrong_is_told_in_a_line(

@@ -52,7 +52,10 @@ def test_the_state_tells_campaign_classes_round_and_settings(api: Api) -> None:
     assert [(one["name"], one["key"], one["retired"]) for one in state["classes"]] == [
         ("cat", "1", False), ("dog", "2", False), ("owl", "3", False),
     ]  # fmt: skip
-    assert state["round"] == {"id": 1, "budget": 6, "answered": 0, "remaining": 6, "complete": False, "mine": 0}
+    assert state["round"] == {
+        "id": 1, "budget": 6, "answered": 0, "skipped": 0, "remaining": 6, "complete": False, "mine": 0,
+    }  # fmt: skip
+    assert state["next"] is None
     assert state["settings"] == {"overlap": 1, "blind": False}
     assert state["job"]["state"] == "idle"
     assert (state["annotators"], state["conflicts"]) == ([], 0)
@@ -72,10 +75,34 @@ def test_the_state_counts_what_was_answered(api: Api) -> None:
     assert api.get("/api/state")["round"]["mine"] == 0
 
 
+def test_skips_are_counted_apart_until_somebody_answers(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=3, settings={"overlap": 2}) as api:
+        first, second, _ = api.lease("ada")
+        assert api.lease("bob")[:2] == [first, second]
+        api.answer(first, 1, "ada")
+        api.answer(first, None, "bob", kind="skip")
+        api.answer(second, None, "ada", kind="skip")
+        assert api.get("/api/state")["round"]["skipped"] == 0, "the second image is still asked about"
+        api.answer(second, None, "bob", kind="skip")
+        found = api.get("/api/state")["round"]
+        assert (found["skipped"], found["answered"], found["remaining"]) == (1, 2, 1)
+        api.answer(second, 2, "ada")
+        assert api.get("/api/state")["round"]["skipped"] == 0
+
+
+def test_when_a_round_can_be_chosen_the_state_says_from_how_many_images(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=8, chosen=2, settings={"budget": 5}) as api:
+        assert api.get("/api/state")["next"] is None
+        for key in api.lease():
+            api.answer(key)
+        assert api.get("/api/state")["next"] == {"budget": 5, "left": 6}
+
+
 def test_a_campaign_without_images_or_rounds_has_a_state(tmp_path: Path) -> None:
     with serving_api(tmp_path, images=0) as api:
         state = api.get("/api/state")
         assert (state["round"], state["images"]) == (None, {"usable": 0})
+        assert state["next"] == {"budget": 100, "left": 0}
         assert api.lease() == []
         assert api.get("/api/grid", annotator="ada", class_id=1) == {"images": []}
         assert api.get("/api/rounds") == {"items": []}
@@ -124,6 +151,18 @@ def test_blind_people_see_no_guess(tmp_path: Path) -> None:
     with serving_api(tmp_path, Options(port=0, blind=True), images=2, guessing=True) as api:
         assert [one["prelabel"] for one in api.post("/api/lease", annotator="ada")["images"]] == [None, None]
         assert api.get("/api/state")["settings"]["blind"] is True
+
+
+def test_blind_people_get_no_images_sorted_by_what_the_model_thinks(tmp_path: Path) -> None:
+    with serving_api(tmp_path, Options(port=0, blind=True), images=4, guessing=True) as api:
+        answer = api.client.get("/api/grid", params={"annotator": "ada", "class_id": 2})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "impossible")
+        assert "labelled blind; label them one by one" in answer.json()["error"]["message"]
+        assert api.rows("SELECT count(*) FROM lease") == [(0,)]
+    other = tmp_path / "other"
+    other.mkdir()
+    with serving_api(other, images=4, guessing=True, settings={"blind": True}) as api:
+        assert api.client.get("/api/grid", params={"annotator": "ada", "class_id": 2}).status_code == 409
 
 
 def test_overlap_asks_several_people(tmp_path: Path) -> None:
@@ -200,7 +239,7 @@ def test_a_bad_answer_does_not_hold_up_the_good_ones(api: Api) -> None:
         {"kind": "undo"}, {"kind": "settle-label"}, {"kind": None}, {"class_id": "1"}, {"class_id": 1.5},
         {"class_id": True}, {"class_id": 0}, {"class_id": -1}, {"class_id": 2**63}, {"key": "short"}, {"key": "x" * 65},
         {"key": "with space here"}, {"key": "' OR 1=1 --"}, {"seconds": -1}, {"seconds": "2"}, {"at": 1.5}, {"at": -1},
-        {"at": 2**60}, {"more": 1}, {"image": None},
+        {"at": 2**60}, {"more": 1}, {"image": None}, {"seal": ""}, {"seal": "../x"},
     ],
     ids=str,
 )  # fmt: skip
@@ -284,6 +323,16 @@ def test_the_history_is_the_latest_first_and_only_ones_own(api: Api) -> None:
     assert api.get("/api/history", annotator="bob")["items"] == []
 
 
+def test_the_history_holds_an_answer_that_was_changed_since(api: Api) -> None:
+    first, second, *_ = api.lease("ada")
+    for key, cls in ((first, 1), (second, 2), (first, 3)):
+        api.answer(key, cls)
+    items = api.get("/api/history", annotator="ada")["items"]
+    assert [(one["image"], one["class_id"]) for one in items] == [(first, 3), (second, 2), (first, 1)]
+    api.post("/api/undo", annotator="ada", key=new_key(), undoes=items[0]["key"])
+    assert [one["class_id"] for one in api.get("/api/history", annotator="ada")["items"]] == [2, 1]
+
+
 @pytest.mark.parametrize("query", [{}, {"annotator": ""}, {"annotator": "a\nb"}, {"annotator": "a", "limit": "0"},
                                    {"annotator": "a", "limit": "1001"}, {"annotator": "a", "limit": "x"}])  # fmt: skip
 def test_a_bad_question_is_refused(api: Api, query: dict[str, str]) -> None:
@@ -315,13 +364,63 @@ def test_a_conflict_is_shown_with_all_answers_and_settled_once(tmp_path: Path) -
             {"annotator": "bob", "kind": "label", "class_id": 3},
         ]
         assert found["agreement"]["images"] == 2
-        assert found["agreement"]["cohen"] == pytest.approx((0.5 - 0.25) / (1 - 0.25))
+        kappa = pytest.approx((0.5 - 0.25) / (1 - 0.25))
+        assert found["agreement"]["cohen"] == kappa
+        assert found["agreement"]["pairs"] == [{"first": "ada", "second": "bob", "cohen": kappa, "images": 2}]
         assert api.get("/api/state")["conflicts"] == 1
         wish = {"annotator": "cleo", "key": new_key(), "image": image, "kind": "settle-label", "class_id": 1}
         first, second = api.post("/api/settle", **wish), api.post("/api/settle", **wish)
         assert (first["fresh"], second["fresh"]) == (True, False)
         assert api.get("/api/conflicts")["items"] == []
         assert api.rows("SELECT class_id, decided FROM current_label WHERE decided = 'settled'") == [(1, "settled")]
+
+
+def test_the_kappa_of_more_than_two_people_is_the_mean_over_their_pairs(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=2, settings={"overlap": 3}) as api:
+        first, second = api.lease("ada")
+        for annotator, classes in (("ada", (1, 2)), ("bob", (1, 2)), ("cleo", (2, 1))):
+            for key, cls in zip((first, second), classes, strict=True):
+                api.answer(key, cls, annotator)
+        found = api.get("/api/conflicts")["agreement"]
+        assert {(one["first"], one["second"]): one["cohen"] for one in found["pairs"]} == {
+            ("ada", "bob"): 1.0, ("ada", "cleo"): -1.0, ("bob", "cleo"): -1.0,
+        }  # fmt: skip
+        assert (found["pair_count"], found["cohen"]) == (3, pytest.approx(-1 / 3))
+
+
+def test_a_settlement_is_among_ones_own_until_it_is_taken_back(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=3, settings={"overlap": 2}) as api:
+        image = disagree(api)
+        wish = {"annotator": "cleo", "key": new_key(), "image": image, "kind": "settle-other"}
+        api.post("/api/settle", **wish)
+        (mine,) = api.get("/api/conflicts", annotator="cleo")["settled"]
+        assert (mine["key"], mine["image"], mine["kind"], mine["class_id"]) == (
+            wish["key"],
+            image,
+            "settle-other",
+            None,
+        )
+        assert api.get("/api/conflicts", annotator="ada")["settled"] == []
+        assert api.get("/api/conflicts")["settled"] == []
+        api.post("/api/undo", annotator="cleo", key=new_key(), undoes=wish["key"])
+        found = api.get("/api/conflicts", annotator="cleo")
+        assert (found["settled"], [one["image"] for one in found["items"]]) == ([], [image])
+
+
+def test_only_an_image_that_somebody_has_answered_is_settled(api: Api) -> None:
+    first, second, *_ = api.lease()
+    wish = {"annotator": "cleo", "kind": "settle-label", "class_id": 1}
+    assert api.refused("/api/settle", **wish, key=new_key(), image=first) == (400, "bad_input")
+    api.answer(first, None, kind="skip")
+    refused = api.client.post("/api/settle", json=wish | {"key": new_key(), "image": first})
+    assert "nobody has said what it is; label it instead" in refused.json()["error"]["message"]
+    api.answer(second, 2)
+    key = new_key()
+    assert api.post("/api/settle", **wish, key=key, image=second)["fresh"] is True
+    for _ in range(2):
+        api.post("/api/undo", annotator="ada", key=new_key())
+    assert api.post("/api/settle", **wish, key=key, image=second)["fresh"] is False, "told again, it is known"
+    assert api.rows("SELECT count(*) FROM event WHERE kind = 'settle-label'") == [(1,)]
 
 
 def test_a_settlement_names_a_class_or_none_as_its_kind_says(api: Api) -> None:
@@ -361,6 +460,47 @@ def test_an_image_is_not_sent_twice(api: Api) -> None:
     assert (again.status_code, again.content) == (304, b"")
     other = api.client.get(f"/image/{key}?size=512", headers={"If-None-Match": first.headers["etag"]})
     assert other.status_code == 200
+
+
+def replace_first_image(folder: Path) -> None:
+    """Other bytes under the same name, seen by the campaign."""
+    first = sorted((folder.parent / "images").iterdir())[0]
+    Image.new("RGB", (96, 72), (0, 250, 0)).save(first)
+    with Campaign.open(folder) as campaign:
+        assert campaign.index().changed == (first.name,)
+
+
+def test_the_address_of_a_picture_changes_with_its_bytes(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=2) as api:
+        before = api.post("/api/lease", annotator="ada")["images"][0]
+        old = api.client.get(f"/image/{before['key']}", params={"size": 160, "seal": before["seal"]})
+        assert "immutable" in old.headers["cache-control"]
+        bare = api.client.get(f"/image/{before['key']}?size=160")
+        assert "immutable" not in bare.headers["cache-control"], "without a seal it may be another one tomorrow"
+    replace_first_image(tmp_path / "campaign")
+    with reopened(tmp_path / "campaign") as api:
+        after = api.post("/api/lease", annotator="ada")["images"][0]
+        assert after["key"] == before["key"]
+        assert after["seal"] != before["seal"]
+        new = api.client.get(f"/image/{after['key']}", params={"size": 160, "seal": after["seal"]})
+        assert (new.status_code, new.content == old.content) == (200, False)
+        stale = api.client.get(f"/image/{after['key']}", params={"size": 160, "seal": before["seal"]})
+        assert (stale.status_code, "they have changed" in stale.text) == (400, True)
+        assert stale.headers["cache-control"] != old.headers["cache-control"]
+
+
+def test_an_answer_to_other_bytes_than_those_that_are_there_is_not_saved(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=2) as api:
+        before = api.post("/api/lease", annotator="ada")["images"][0]
+    replace_first_image(tmp_path / "campaign")
+    with reopened(tmp_path / "campaign") as api:
+        refused = api.answer(before["key"], 1, seal=before["seal"])
+        assert (refused["saved"], refused["error"]["code"]) == (False, "changed")
+        assert api.rows("SELECT count(*) FROM event") == [(0,)]
+        after = api.post("/api/lease", annotator="ada")["images"][0]
+        assert api.answer(after["key"], 1, seal=after["seal"])["saved"]
+        (past,) = api.get("/api/history", annotator="ada")["items"]
+        assert past["seal"] == after["seal"]
 
 
 def test_an_image_that_is_gone_is_told_and_labelling_goes_on(api: Api) -> None:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tailwise.campaign.campaign import Campaign
+from tailwise.campaign.formats.label_studio import label_config
 from tailwise.web.serve import Options
 
 from .api_client import Api, reopened, serving_api
@@ -56,11 +57,17 @@ def annotation(number: int, choice: str | None, **more: Any) -> dict[str, Any]: 
     }  # fmt: skip
 
 
-def hook(api: Api, action: str, **body: Any) -> int:  # noqa: ANN401
-    """Send what Label Studio sends; gives how many annotations were accepted."""
+def told(api: Api, action: str, **body: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Send what Label Studio sends; gives the answer."""
     answer = api.client.post("/webhook", json={"action": action, "project": {"id": 1}, **body})
     assert answer.status_code == 202, answer.text
-    return int(answer.json()["accepted"])
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def hook(api: Api, action: str, **body: Any) -> int:  # noqa: ANN401
+    """How many annotations of a message were accepted."""
+    return int(told(api, action, **body)["accepted"])
 
 
 def answers(api: Api) -> list[tuple[Any, ...]]:
@@ -180,11 +187,11 @@ def test_larger_bodies_are_read_here_and_only_here(api: Api) -> None:
     assert api.client.post("/predict", json={"tasks": [task(1, "x" * (9 << 20))]}).status_code == 413
 
 
-def test_an_annotation_is_recorded_after_the_answer(api: Api) -> None:
+def test_an_annotation_that_is_accepted_is_on_the_disk(api: Api) -> None:
     started = time.monotonic()
     assert hook(api, "ANNOTATION_CREATED", annotation=annotation(1, "dog"), task=task(1, "000_0.png")) == 1
     assert time.monotonic() - started < 2
-    until(lambda: answers(api) == [("000_0.png", "ann@example.org", "label", "dog")], "the label is recorded")
+    assert answers(api) == [("000_0.png", "ann@example.org", "label", "dog")]
     assert api.rows("SELECT source FROM event") == [("import",)]
 
 
@@ -194,6 +201,118 @@ def test_an_annotation_that_is_changed_counts_as_it_stands(api: Api) -> None:
     later = annotation(1, "owl", created_at="2026-11-01T11:00:00Z")
     hook(api, "ANNOTATION_UPDATED", annotation=later, task=task(1, "000_0.png"))
     until(lambda: answers(api) == [("000_0.png", "ann@example.org", "label", "owl")], "the later label stands")
+
+
+def test_an_old_message_that_comes_again_changes_nothing(api: Api) -> None:
+    first, second = annotation(1, "dog"), annotation(1, "owl", updated_at="2026-11-01T11:00:00Z")
+    for said in (first, second, first, second, first):
+        assert hook(api, "ANNOTATION_UPDATED", annotation=said, task=task(1, "000_0.png")) == 1
+    assert answers(api) == [("000_0.png", "ann@example.org", "label", "owl")]
+    assert api.rows("SELECT count(*) FROM event") == [(2,)]
+
+
+@pytest.mark.parametrize("how", ["in the message", "at setup", "at the last prediction"])
+def test_an_alias_of_the_configuration_is_the_class_that_it_stands_for(api: Api, how: str) -> None:
+    project: dict[str, Any] = {"id": 7}
+    if how == "in the message":
+        project["label_config"] = CONFIG
+    elif how == "at setup":
+        api.post("/setup", project="7.1762905600", schema=CONFIG)
+    else:
+        api.post("/predict", project="7.1762905600", tasks=[], label_config=CONFIG)
+    said = {"annotation": annotation(0, "felis"), "task": task(0, "000_0.png"), "project": project}
+    assert told(api, "ANNOTATION_CREATED", **said) == {
+        "accepted": 1, "taken_back": 0, "left_out": [], "training": None,
+    }  # fmt: skip
+    assert answers(api) == [("000_0.png", "ann@example.org", "label", "cat")]
+
+
+def test_what_predict_says_is_understood_when_it_comes_back(trained: Api) -> None:
+    names = [f"{number:03}_{number % 3}.png" for number in range(12, 18)]
+    tasks = [task(number, name) for number, name in enumerate(names)]
+    guesses = trained.post("/predict", project="1", tasks=tasks, label_config=CONFIG)["results"]
+    said = [annotation(number, one["result"][0]["value"]["choices"][0]) for number, one in enumerate(guesses)]
+    answer = told(trained, "ANNOTATIONS_CREATED", annotation=said, task=tasks)
+    assert (answer["accepted"], answer["left_out"]) == (6, [])
+
+
+def test_our_own_configuration_s_choice_for_none_of_the_classes_is_other(api: Api) -> None:
+    config = label_config(["cat", "dog", "owl"]).decode()
+    said = {"annotation": annotation(0, "__other__"), "task": task(0, "000_0.png")}
+    assert hook(api, "ANNOTATION_CREATED", **said, project={"id": 1, "label_config": config}) == 1
+    assert answers(api) == [("000_0.png", "ann@example.org", "other", None)]
+
+
+def test_the_answer_says_what_was_left_out_and_why(api: Api) -> None:
+    tasks = [task(0, "000_0.png"), task(1, "nowhere.png"), task(2, "002_2.png")]
+    said = [annotation(0, "unicorn"), annotation(1, "cat"), annotation(2, "owl")]
+    answer = told(api, "ANNOTATIONS_CREATED", annotation=said, task=tasks)
+    assert answer["accepted"] == 1
+    unknown, unmatched = answer["left_out"]
+    assert "task 0 (000_0.png): no class is called 'unicorn'; the classes are cat, dog, owl" in unknown
+    assert unmatched == "task 1 (nowhere.png): no image has that name"
+    assert answers(api) == [("002_2.png", "ann@example.org", "label", "owl")]
+
+
+def test_of_very_much_that_is_left_out_the_answer_says_how_much(api: Api) -> None:
+    many = [annotation(number, "unicorn") for number in range(50)]
+    answer = told(api, "ANNOTATIONS_CREATED", annotation=many, task=[task(n, "000_0.png") for n in range(50)])
+    assert (answer["accepted"], len(answer["left_out"]), answer["left_out"][-1]) == (0, 20, "and 31 more")
+
+
+def test_a_retired_class_is_left_out(tmp_path: Path) -> None:
+    make_campaign(tmp_path, Plan(images=2))
+    with Campaign.open(tmp_path / "campaign") as campaign:
+        campaign.retire_class("owl")
+    with reopened(tmp_path / "campaign", OPTIONS) as api:
+        answer = told(api, "ANNOTATION_CREATED", annotation=annotation(0, "owl"), task=task(0, "000_0.png"))
+        assert (answer["accepted"], "is retired" in answer["left_out"][0]) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("action", "field"), [("ANNOTATION_DELETED", "annotation"), ("ANNOTATIONS_DELETED", "annotations")]
+)
+def test_an_annotation_that_is_deleted_is_taken_back_with_all_its_versions(api: Api, action: str, field: str) -> None:
+    hook(api, "ANNOTATION_CREATED", annotation=annotation(0, "dog"), task=task(0, "000_0.png"))
+    later = annotation(0, "owl", updated_at="2026-11-01T11:00:00Z")
+    hook(api, "ANNOTATION_UPDATED", annotation=later, task=task(0, "000_0.png"))
+    hook(api, "ANNOTATION_CREATED", annotation=annotation(1, "cat"), task=task(1, "001_1.png"))
+    gone = {"id": later["id"]}
+    answer = told(api, action, **{field: gone if field == "annotation" else [gone]})
+    assert (answer["taken_back"], answer["left_out"]) == (1, [])
+    assert answers(api) == [("001_1.png", "ann@example.org", "label", "cat")]
+    assert api.rows("SELECT count(*) FROM lease") == [(0,)], "nobody waits for the image"
+    again = told(api, action, **{field: gone if field == "annotation" else [gone]})
+    assert (again["taken_back"], "undone already" in again["left_out"][0]) == (0, True)
+
+
+def test_what_came_from_elsewhere_stays_when_an_annotation_is_deleted(api: Api) -> None:
+    image = api.lease("ann@example.org")[0]
+    api.answer(image, 2, "ann@example.org")
+    ((path,),) = api.rows("SELECT path FROM image WHERE key = ?", (image,))
+    hook(api, "ANNOTATION_CREATED", annotation=annotation(0, "dog"), task=task(0, path))
+    answer = told(api, "ANNOTATIONS_DELETED", annotations=[{"id": 100}, {"id": 5}, {}])
+    assert answer["taken_back"] == 0
+    assert [text.partition(":")[0] for text in answer["left_out"]] == [f"annotation {one}" for one in (100, 5, None)]
+    assert answers(api) == [(path, "ann@example.org", "label", "dog")]
+
+
+def test_start_training_trains_and_chooses_in_the_background(tmp_path: Path) -> None:
+    with serving_api(tmp_path, OPTIONS, images=30, settings={"budget": 6}, chosen=0) as api:
+        nothing = told(api, "START_TRAINING")["training"]
+        assert nothing == "not started: no image has a label yet; label some first"
+        assert api.get("/api/job")["state"] == "idle"
+        tasks = [task(number, f"{number:03}_{number % 3}.png") for number in range(9)]
+        said = [annotation(number, ("cat", "dog", "owl")[number % 3]) for number in range(9)]
+        assert hook(api, "ANNOTATIONS_CREATED", annotation=said, task=tasks) == 9
+        started = time.monotonic()
+        assert told(api, "START_TRAINING")["training"] == "started"
+        assert time.monotonic() - started < 2
+        assert "being chosen already" in told(api, "START_TRAINING")["training"]
+        assert api.wait_for_job()["round"] == 1
+        assert api.post("/predict", tasks=[task(1, "020_2.png")])["results"][0]["result"] != []
+        assert "round 1 is not finished" in told(api, "START_TRAINING")["training"]
+        assert api.rows("SELECT count(*) FROM round") == [(1,)]
 
 
 def test_many_annotations_at_once_and_skips(api: Api) -> None:

@@ -93,6 +93,11 @@ def test_blind_people_are_proposed_nothing(page: Page, make_site: MakeSite) -> N
     wait_tiles(page, 2)
 
 
+def test_where_all_label_blind_there_is_no_grid(page: Page, make_site: MakeSite) -> None:
+    page.open(make_site(images=4, classes=CLASSES, guessing=True, settings={"blind": True}), view="grid")
+    page.wait_text("A grid would show what the model thinks", "#grid")
+
+
 def test_a_grid_that_is_left_gives_its_images_back(page: Page, other_page: Page, make_site: MakeSite) -> None:
     site = make_site(images=64, classes=("cat",), guessing=True)
     page.open(site, view="grid")

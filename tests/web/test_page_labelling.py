@@ -113,6 +113,27 @@ def test_undo_survives_a_reload_and_goes_further_back(page: Page, make_site: Mak
     page.until(lambda: site.labels() == {first: "owl"}, "the new answer is on the disk")
 
 
+def test_undo_after_a_reload_brings_the_answer_before_a_change_back(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=4)
+    page.open(site)
+    first, second = page.answer("1"), page.answer("2")
+    page.press(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    page.until(lambda: page.shown() == first, "the first image")
+    page.press("3")
+    page.until(lambda: site.labels() == {first: "owl", second: "dog"}, "the change is on the disk")
+    page.reload()
+    page.wait_shown()
+    page.press("u")
+    page.until(lambda: page.shown() == first, "the image whose answer was changed")
+    page.wait_text("cat", "#stage .note.answered")
+    page.until(lambda: site.labels() == {first: "cat", second: "dog"}, "as on the disk")
+    page.press("u")
+    page.until(lambda: page.shown() == second, "the answer before that")
+    page.press("u")
+    page.until(lambda: page.shown() == first, "and the first one")
+    page.until(lambda: site.labels() == {}, "nothing is left")
+
+
 def test_an_answer_is_changed_by_looking_back(page: Page, make_site: MakeSite) -> None:
     site = make_site(images=3)
     page.open(site)
@@ -248,6 +269,15 @@ def test_the_next_images_are_loaded_before_they_are_asked_for(page: Page, make_s
     page.until(lambda: page.run(loaded) == 6, "the image on show and five more")
     page.answer("1")
     page.until(lambda: page.run(loaded) == 7, "one more")
+
+
+def test_the_help_names_the_keys_of_every_view(page: Page, make_site: MakeSite) -> None:
+    page.open(make_site(images=2))
+    page.press("?")
+    page.find("dialog[open]")
+    titles = page.run("return [...document.querySelectorAll('dialog[open] h3')].map((title) => title.textContent)")
+    assert titles == ["Answer", "Look", "Grid", "Conflicts", "Page"]
+    page.wait_text("take the last settlement back", "dialog[open]")
 
 
 def test_the_help_opens_and_closes_and_keeps_the_keys_to_itself(page: Page, make_site: MakeSite) -> None:

@@ -62,7 +62,7 @@ class JavaScript:
 
 
 LINE = """
-const said = (image, key, kind = 'label', class_id = 1) => (line) => m.answered(line, image, { key, kind, class_id });
+const said = (image, key) => (line) => m.answered(line, { key: image }, { key, kind: 'label', class_id: 1 });
 const with_ = (...keys) => m.withPictures(m.emptyTimeline(), keys.map((key) => ({ key })));
 const word = (item) => [item.key, ...item.answers.map((answer) => answer.key)].join(':');
 const brief = (line) => [line.items.map(word).join(' '), line.cursor];
@@ -106,6 +106,11 @@ const was = (key, image) => ({ key, image, kind: 'skip', class_id: null });
             "const two = said('c', 'g7-1')(said('b', 'g7-0')(said('a', 'p1')(with_('a', 'b', 'c'))));"
             "return m.latest(two).map((one) => one.image)",
             ["b", "c"],
+        ),
+        (
+            "const line = m.withPictures(with_('a', 'b'), [{ key: 'b', seal: '2' }, { key: 'c', seal: '3' }]);"
+            "return line.items.map((item) => item.seal ?? '')",
+            ["", "2", "3"],
         ),
         ("return m.committed(said('a', 'k')(with_('a')), new Set(['k'])).items[0].answers[0].saved", True),
         ("return m.committed(said('a', 'k')(with_('a')), new Set(['x'])).items[0].answers[0].saved", False),
@@ -154,6 +159,14 @@ def test_a_request_holds_the_leading_answers_of_one_person(ops: list[dict[str, A
             {"kind": "skip", "class_id": None, "seconds": 1.5, "at": 12},
             "/api/answers",
             {"annotator": "Ada", "answers": [{"key": "key1", "image": "i1", "kind": "skip", "seconds": 1.5, "at": 12}]},
+        ),
+        (
+            {"kind": "other", "class_id": None, "seal": "0123456789abcdef"},
+            "/api/answers",
+            {
+                "annotator": "Ada",
+                "answers": [{"key": "key1", "image": "i1", "seal": "0123456789abcdef", "kind": "other"}],
+            },
         ),
         ({"type": "undo", "undoes": "key0"}, "/api/undo", {"annotator": "Ada", "key": "key1", "undoes": "key0"}),
         (

@@ -8,6 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from PIL import Image
+
+from tailwise.campaign.campaign import Campaign
+
 if TYPE_CHECKING:
     from .conftest import Page, Site
 
@@ -195,3 +199,50 @@ def test_a_browser_without_a_disk_warns_and_still_sends(page: Page, make_site: M
     page.offline(yes=False)
     page.wait_saved()
     assert len(site.labels()) == 2
+
+
+PIXEL = """
+const photo = document.querySelector('#stage > .photo');
+if (!photo?.complete || !photo.naturalWidth) return null;
+const paper = Object.assign(document.createElement('canvas'), { width: 1, height: 1 }).getContext('2d');
+paper.drawImage(photo, 2, 2, 1, 1, 0, 0, 1, 1);
+return [...paper.getImageData(0, 0, 1, 1).data].slice(0, 3);
+"""
+
+
+def replace_image(site: Site, key: str) -> None:
+    """Other bytes, all green, under the same name, while no server runs."""
+    ((path,),) = site.rows("SELECT path FROM image WHERE key = ?", key)
+    Image.new("RGB", (96, 72), (0, 250, 0)).save(site.folder.parent / "images" / path)
+    with Campaign.open(site.folder) as campaign:
+        assert campaign.index().changed == (path,)
+
+
+def test_an_image_that_got_other_bytes_is_shown_with_these(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=3)
+    page.open(site)
+    image = page.wait_shown()
+    before = page.until(lambda: page.run(PIXEL), "the image is loaded")
+    assert before[1] < 200
+    site.stop()
+    replace_image(site, image)
+    site.start()
+    page.until(lambda: (page.run(PIXEL) or before)[1] > 200, "the page that was open shows the new bytes")
+    page.reload()
+    assert page.wait_shown() == image
+    assert page.until(lambda: page.run(PIXEL), "the image is loaded")[1] > 200
+    page.press("1")
+    page.until(lambda: site.labels() == {image: "cat"}, "and they are labelled")
+
+
+def test_an_answer_that_waited_is_not_given_to_other_bytes(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=3)
+    page.open(site)
+    page.wait_shown()
+    site.stop()
+    image = page.answer("1")
+    replace_image(site, image)
+    site.start()
+    page.wait_text("1 answer was refused", "#banner")
+    page.wait_text("look again", "#banner")
+    assert site.events() == []

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from selenium.webdriver.common.keys import Keys
 
+from tailwise.campaign.campaign import Campaign
+
 if TYPE_CHECKING:
     from .conftest import Page, Site
 
@@ -130,6 +132,18 @@ def test_conflicts_are_settled_as_a_class_or_as_other(page: Page, other_page: Pa
     ]
 
 
+def test_the_agreement_of_three_people_is_named_as_a_mean_and_shown_by_pairs(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=2, settings={"overlap": 3})
+    with Campaign.open(site.folder) as campaign:
+        for name, classes in (("Ada", (1, 2)), ("Ben", (1, 2)), ("Cleo", (2, 1))):
+            for path, cls in zip(("000_0.png", "001_1.png"), classes, strict=True):
+                campaign.label(path, cls, annotator=name)
+    page.open(site, "Ada", view="conflicts")
+    page.wait_text("−0.33 Cohen’s κ, mean of 3 pairs", "#conflicts .stats")
+    page.wait_text("1.00 Ada – Ben", "#conflicts .stats")
+    page.wait_text("−1.00 Ada – Cleo", "#conflicts .stats")
+
+
 def test_a_click_on_what_somebody_said_settles_it_so(page: Page, other_page: Page, make_site: MakeSite) -> None:
     site = make_site(images=2, settings={"overlap": 2})
     disagree(site, page, other_page)
@@ -138,6 +152,50 @@ def test_a_click_on_what_somebody_said_settles_it_so(page: Page, other_page: Pag
     image = page.attribute("#conflicts .photo", "data-key")
     page.click("#conflicts .verdict")
     page.until(lambda: site.labels() == {image: "cat"}, "as Ada said")
+
+
+def test_undo_among_the_conflicts_takes_settlements_back_and_no_answers(
+    page: Page, other_page: Page, make_site: MakeSite
+) -> None:
+    site = make_site(images=2, settings={"overlap": 2})
+    disagree(site, page, other_page)
+    page.press("c")
+    page.wait_text("2 conflicts", "#conflicts")
+    page.press("u")
+    page.wait_text("No settlement to undo", "#toasts")
+    first = page.attribute("#conflicts .photo", "data-key")
+    page.press("3")
+    page.wait_text("1 conflict", "#conflicts")
+    page.press("o")
+    page.wait_text("Nothing to settle", "#conflicts")
+    page.press("u")
+    page.wait_text("Undone: settled as “other”", "#toasts")
+    page.wait_text("1 conflict", "#conflicts")
+    page.until(lambda: len(site.events()) == 7, "the undo is on the disk")
+    page.reload()
+    page.wait_text("1 conflict", "#conflicts")
+    page.click("#conflicts [data-act=undo]")
+    page.wait_text("2 conflicts", "#conflicts")
+    page.until(lambda: page.attribute("#conflicts .photo", "data-key") == first, "the image is on show again")
+    page.until(lambda: site.labels() == {}, "no decision is left")
+    assert [kind for _, _, kind, _ in site.events()][-4:] == ["settle-label", "settle-other", "undo", "undo"]
+    assert page.all("#conflicts [data-act=undo]") == []
+    page.press("2")
+    page.until(lambda: site.labels() == {first: "dog"}, "it is settled anew")
+
+
+def test_undo_in_the_history_of_rounds_takes_nothing_back(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=2)
+    page.open(site)
+    image = page.answer("1")
+    page.wait_saved()
+    page.press("r")
+    page.wait_text("Round 1", "#rounds")
+    page.press("u")
+    page.wait_text("Nothing to undo here", "#toasts")
+    page.press("l")
+    assert page.wait_shown() != image
+    assert site.labels() == {image: "cat"}
 
 
 def test_a_change_of_name_gives_the_images_back(page: Page, make_site: MakeSite) -> None:

@@ -23,6 +23,22 @@ def test_the_first_batch_is_chosen_from_the_page(page: Page, make_site: MakeSite
     assert site.rows("SELECT count(*) FROM round_image") == [(5,)]
 
 
+def test_a_small_pool_is_chosen_whole_and_the_page_says_so(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=7, chosen=0)  # of the usual hundred
+    page.open(site)
+    page.wait_text("All 7 images that are left will be chosen", "#empty")
+    assert page.attribute("#empty .budget", "placeholder") == "7"
+    page.find("#empty .budget").send_keys("5")
+    page.wait_text("5 of 7 images will be chosen", "#empty")
+    page.find("#empty .budget").send_keys("0")
+    page.wait_text("Only 7 images are left to choose from", "#empty")
+    page.find("#empty .budget").clear()
+    page.click("#empty [data-act=next]")
+    page.until(page.shown, "the first image of round 1", TRAINING)
+    page.wait_text("0 of 7 answered", "#round-card")
+    assert site.rows("SELECT count(*) FROM round_image") == [(7,)]
+
+
 def test_without_images_the_page_says_how_to_add_some(page: Page, make_site: MakeSite) -> None:
     site = make_site(images=0, chosen=0)
     page.open(site)
@@ -52,6 +68,7 @@ def test_the_next_round_is_trained_and_chosen_from_the_page(page: Page, make_sit
     page.wait_text("certified", "#rounds")
     page.wait_text("0 of 7 images", "#rounds")
     page.press("l")
+    assert page.wait_shown() == first
     page.press("1")
     page.until(lambda: first in site.labels(), "labelling goes on")
 
@@ -67,6 +84,19 @@ def test_a_batch_that_cannot_be_chosen_says_why(page: Page, make_site: MakeSite)
     page.until(lambda: page.attribute("[data-act=next]", "disabled") is None, "one can try again")
     assert "images" in page.text("#empty .fault")
     assert site.rows("SELECT count(*) FROM round") == [(1,)]
+
+
+def test_skips_are_counted_apart_and_do_not_come_back(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=3)
+    page.open(site)
+    first = page.answer("s")
+    page.wait_text("0 of 3 answered", "#round-card")
+    page.wait_text("1 skipped · 0 answers by you", "#round-card")
+    page.wait_saved()
+    page.reload()
+    assert page.wait_shown() != first
+    assert {page.answer("1"), page.answer("2")} == set(site.truth()) - {first}
+    page.wait_text("2 images are answered, 1 skipped", "#empty")
 
 
 def test_progress_and_balance_follow_the_answers(page: Page, make_site: MakeSite) -> None:

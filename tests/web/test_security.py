@@ -446,12 +446,14 @@ def test_a_class_name_that_cannot_be_shown_never_gets_into_a_campaign(tmp_path: 
 
 
 def answers_of_all_kinds(api: Api) -> dict[str, Raw]:
-    key = api.rows("SELECT key FROM image")[0][0]
+    key, sha256 = api.rows("SELECT key, sha256 FROM image")[0]
     return {
         "page": get(api, "/"),
         "script": get(api, "/static/js/main.js"),
         "json": get(api, "/api/state"),
-        "image": get(api, f"/image/{key}?size=160"),
+        "image": get(api, f"/image/{key}?size=160&seal={sha256[:16]}"),
+        "image without a seal": get(api, f"/image/{key}?size=160"),
+        "image with another seal": get(api, f"/image/{key}?size=160&seal={'0' * 16}"),
         "not found": get(api, "/nothing"),
         "wrong method": exchange(api.serving.port, request("DELETE", "/api/state", head(api))),
         "no token": get(api, "/api/state", X_Tailwise_Token=None),
@@ -473,8 +475,9 @@ def test_every_answer_carries_the_security_headers(api: Api) -> None:
 
 def test_what_is_private_is_not_kept_by_any_cache(api: Api) -> None:
     kinds = answers_of_all_kinds(api)
-    for kind in ("json", "not found", "no token", "redirect", "invalid"):
+    for kind in ("json", "image with another seal", "not found", "no token", "redirect", "invalid"):
         assert kinds[kind].headers["cache-control"] == "no-store", kind
+    assert kinds["image without a seal"].headers["cache-control"] == "private, no-cache"
     assert kinds["image"].headers["cache-control"] == "private, max-age=31536000, immutable"
 
 

@@ -168,13 +168,38 @@ def conflicts(ledger: Ledger) -> list[Conflict]:
     return [Conflict(image, tuple(given)) for image, given in by_image.items()]
 
 
-def history(ledger: Ledger, annotator: str, *, round_id: int | None = None, limit: int = 50) -> list[Given]:
-    """The standing answers of one person, latest first."""
+def history(
+    ledger: Ledger, annotator: str, *, round_id: int | None = None, limit: int = 50, changed: bool = False
+) -> list[Given]:
+    """The standing answers of one person, latest first.
+
+    With `changed` also those that the person gave otherwise since: they stand again when the later ones are undone.
+    """
+    table = f"(SELECT id AS event_id, * FROM standing WHERE kind IN {ANSWERS})" if changed else "answer"
     rows = ledger.read(
-        "SELECT * FROM answer WHERE annotator = ? AND (? IS NULL OR round_id = ?) ORDER BY event_id DESC LIMIT ?",
+        f"SELECT * FROM {table} WHERE annotator = ? AND (? IS NULL OR round_id = ?) ORDER BY event_id DESC LIMIT ?",
         (clean_annotator(annotator), round_id, round_id, limit),
     )
     return [_given(row) for row in rows]
+
+
+def settlements(ledger: Ledger, annotator: str, *, limit: int = 50) -> list[Given]:
+    """The standing decisions of one person about images whose answers differed, latest first."""
+    rows = ledger.read(
+        "SELECT s.*, NULL AS round_id FROM settled AS s WHERE s.annotator = ? ORDER BY s.event_id DESC LIMIT ?",
+        (clean_annotator(annotator), limit),
+    )
+    return [_given(row) for row in rows]
+
+
+def is_answered(ledger: Ledger, image: int) -> bool:
+    """Whether anybody has said, or decided, what an image is; a skip says nothing."""
+    rows = ledger.read(
+        "SELECT 1 FROM answer WHERE image_id = :image AND kind <> 'skip' "
+        "UNION ALL SELECT 1 FROM settled WHERE image_id = :image LIMIT 1",
+        {"image": image},
+    )
+    return bool(rows)
 
 
 def annotators(ledger: Ledger) -> dict[str, int]:

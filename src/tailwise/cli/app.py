@@ -38,7 +38,10 @@ app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_
 SELECT, EXPERIMENTS = "Select", "Experiments"
 
 Proba = Annotated[
-    str, typer.Argument(help="Softmax of the pool, one row per image: .npy, .parquet, a folder of such, or s3://….")
+    str,
+    typer.Argument(
+        help="Softmax of the pool, one row per image: .npy, .parquet, a folder of such or of a TopK, s3://…."
+    ),
 ]
 Budget = Annotated[int, typer.Option("--budget", "-b", min=1, help="How many images to pick.")]
 Counts = Annotated[
@@ -52,7 +55,10 @@ Shares = Annotated[str | None, typer.Option(help="Wanted shares of the labelled 
 AtLeast = Annotated[str | None, typer.Option(help="Fewest per class in this batch: 5, or a list, or 7=41,8=3.")]
 AtMost = Annotated[str | None, typer.Option(help="Most per class in this batch: 30, or a list, or 0=10.")]
 Seed = Annotated[int, typer.Option(min=0, help="Equal seeds, equal picks.")]
-Engine = Annotated[str, typer.Option(help="Where to solve: local, ray (starts a cluster here), ray=HOST:PORT.")]
+Engine = Annotated[
+    str,
+    typer.Option(help="Where to solve: local; ray (starts a cluster here); ray=HOST:PORT, ray=ray://…, ray=auto join."),
+]
 Shards = Annotated[int | None, typer.Option(min=1, help="Parts of the rows on a cluster; default: one per node.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]

@@ -32,6 +32,7 @@ class Form(Enum):
 def select(request: Request, solving: dict[str, Any], out: Path | None, form: Form) -> None:
     """`tailwise select`; `solving` holds balance, gap and time_limit."""
     from ..report.files import PICK_SUFFIXES, check_writable, write_picks
+    from ..scale.shard_store import knows_names, names_of
     from ..solve.path import parse_balance
     from ..strategies.select import select as choose
 
@@ -44,17 +45,19 @@ def select(request: Request, solving: dict[str, Any], out: Path | None, form: Fo
         check_writable(out, PICK_SUFFIXES)
     with progress(quiet=form is Form.QUIET) as report:
         inputs = read(request)
+        named = knows_names(request.proba)
         batch = choose(inputs.proba, request.budget, report=report, **solving, **inputs.arguments)
+    names = names_of(request.proba, batch.indices) if named else None
     if out is not None:
-        write_picks(batch, out)
+        write_picks(batch, out, names)
     if form is Form.JSON:
-        print(batch.to_json())
+        print(json.dumps(batch.to_dict() | ({"names": names} if named else {}), allow_nan=False))
     elif form is Form.SUMMARY:
         from .show import show_selection
 
-        show_selection(batch, inputs, request, solving["balance"], out)
+        show_selection(batch, inputs, request, solving["balance"], out, names)
     elif out is None:
-        print("\n".join(str(index) for index in batch.indices.tolist()))
+        print("\n".join(names or map(str, batch.indices.tolist())))
 
 
 def path(request: Request, lams: str | None, out: Path | None, form: Form) -> None:

@@ -30,7 +30,9 @@ BAR = 24
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def show_selection(batch: Selection, inputs: Inputs, request: Request, balance: str, out: Path | None) -> None:
+def show_selection(
+    batch: Selection, inputs: Inputs, request: Request, balance: str, out: Path | None, names: list[str] | None
+) -> None:
     """Headline, certificate, one line per class, notes, and where the picks are."""
     console = Console(highlight=False)
     rows, classes = inputs.proba.shape
@@ -45,7 +47,7 @@ def show_selection(batch: Selection, inputs: Inputs, request: Request, balance: 
     for line in [*_overview(batch, labelled, request), *_notes(batch)]:
         console.print(line)
     console.print()
-    console.print(_whereabouts(batch, out), soft_wrap=True)
+    console.print(_whereabouts(batch, out, names), soft_wrap=True)
 
 
 def certificate(status: str, gap: float | None) -> str:
@@ -153,10 +155,10 @@ def _notes(batch: Selection) -> list[str]:
     return notes
 
 
-def _whereabouts(batch: Selection, out: Path | None) -> str:
+def _whereabouts(batch: Selection, out: Path | None, names: list[str] | None) -> str:
     if out is not None:
         return f"Wrote {len(batch):,} picks, best first, to {plain(str(out))}"
-    first = ", ".join(str(index) for index in batch.indices[:MOST_PICKS].tolist())
+    first = ", ".join(plain(name) for name in (names or list(map(str, batch.indices.tolist())))[:MOST_PICKS])
     more = f", … ({len(batch) - MOST_PICKS:,} more)" if len(batch) > MOST_PICKS else ""
     return f"Best first: {first}{more}\nSave them with --out picks.csv (or .parquet, .npy)."
 

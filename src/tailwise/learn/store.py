@@ -86,8 +86,9 @@ def _read(path: Path) -> bytes:
 
 def _read_page(folder: Path, kind: str) -> dict[str, Any]:
     path = folder / SETTINGS_FILE
+    content = _read(path)
     try:
-        page = json.loads(_read(path))
+        page = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise BadFile(f"{path} is no JSON: {error}") from error
     if not isinstance(page, dict) or page.get("format") != FORMAT:

@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import csv_bytes, npy_bytes, write_whole
 from ..strategies.path import PATH_COLUMNS, BalancePath
@@ -34,16 +32,19 @@ def check_writable(path: Path, suffixes: Sequence[str]) -> None:
         _parquet()
 
 
-def write_picks(batch: Selection, path: Path) -> None:
-    """The picks, best first: columns rank (from 1) and index, or in .npy the indices alone."""
-    ranks = np.arange(1, len(batch) + 1)
+def write_picks(batch: Selection, path: Path, names: Sequence[str] | None = None) -> None:
+    """The picks, best first: columns rank (from 1), index and, where known, name; in .npy the indices alone."""
     suffix = path.suffix.lower()
     if suffix == ".npy":
         write_whole(path, npy_bytes(batch.indices))
-    elif suffix == ".parquet":
-        write_whole(path, _parquet_bytes({"rank": ranks, "index": batch.indices}))
+        return
+    columns: dict[str, Sequence[int | str]] = {
+        "rank": range(1, len(batch) + 1), "index": batch.indices.tolist(), **({} if names is None else {"name": names}),
+    }  # fmt: skip
+    if suffix == ".parquet":
+        write_whole(path, _parquet_bytes({name: list(values) for name, values in columns.items()}))
     else:
-        write_whole(path, csv_bytes(("rank", "index"), zip(ranks.tolist(), batch.indices.tolist(), strict=True)))
+        write_whole(path, csv_bytes(tuple(columns), zip(*columns.values(), strict=True)))
 
 
 def write_sweep(path: BalancePath, where: Path) -> None:
@@ -52,7 +53,7 @@ def write_sweep(path: BalancePath, where: Path) -> None:
     write_whole(where, csv_bytes(PATH_COLUMNS, zip(*columns, strict=True)))
 
 
-def _parquet_bytes(columns: dict[str, np.ndarray]) -> bytes:
+def _parquet_bytes(columns: dict[str, list[int | str]]) -> bytes:
     table, write = _parquet()
     buffer = io.BytesIO()
     write(table(columns), buffer)

@@ -56,6 +56,12 @@ class Cluster:
         return sorted((Node(node["NodeID"], node["Resources"].get("CPU", 0.0)) for node in found), key=lambda n: n.id)
 
     @property
+    def workers(self) -> list[Node]:
+        """Those that have a core to give, which a cluster's head often has not; if none has, all."""
+        nodes = self.nodes
+        return [node for node in nodes if node.cpus >= 1] or nodes
+
+    @property
     def cpus(self) -> int:
         """Cores of all machines that are alive."""
         return int(sum(node.cpus for node in self.nodes))

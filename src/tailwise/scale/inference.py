@@ -24,7 +24,7 @@ from .cluster import address_of, connect
 from .saved_learner import SavedLearner, find_learner, open_learner
 from .shard_answers import Answer, Fault, Job, ask, decode_block
 from .shard_store import Manifest, ManifestShard, Shard, ShardStore
-from .sources import BLOCK, SHARD_SIZE, Block, InputShard, Source, digest, open_source
+from .sources import BLOCK, SHARD_SIZE, Block, InputShard, Source, digest, open_source, refuse_url
 
 DTYPES = ("float16", "float32")
 LOCAL = "local"
@@ -107,6 +107,7 @@ def plan_pool(
     """
     if dtype not in DTYPES:
         raise BadInput(f"dtype is {dtype!r}; it must be {' or '.join(DTYPES)}")
+    refuse_url(out, "shards")
     saved = find_learner(learner, backbone=backbone, size=size)
     source = open_source(images, shard_size=shard_size, column=column, root=root)
     shards = tuple(source.shards())

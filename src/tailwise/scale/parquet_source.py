@@ -5,7 +5,9 @@ Each file is one shard. Files are opened when their turn comes, one row group at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,8 @@ from .sources import BLOCK, Block, InputShard, Picture, Piece, digest, in_blocks
 
 PATH_NAMES = ("path", "image", "file", "file_name", "filename", "image_path", "file_path")
 NO_IMAGE = "the row has no image"
+BYTES = 1  # what `_fitting` says of a column that holds images and no paths
+STAMPED = 4_096  # rows looked at at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,31 @@ class ParquetSource:
             for group, (start, rows) in enumerate(zip(starts, sizes, strict=True))
         )
         stamp = path.stat()
-        facts = [name, stamp.st_size, stamp.st_mtime_ns, self.column, str(self.root)]
+        facts = [name, stamp.st_size, stamp.st_mtime_ns, self.column, str(self.root), self._files_of(path)]
         return InputShard(number, name, sum(sizes), digest(facts), pieces)
+
+    def _files_of(self, table: Path) -> str:
+        """A digest of the sizes and times of the files that a table names; "" where it holds the images themselves."""
+        with _opened(table) as file:
+            paths = _column_of_paths(file, self.column)
+            if paths is None:
+                return ""
+            stamps = hashlib.sha256()
+            for batch in file.iter_batches(STAMPED, columns=[paths]):
+                for cell in batch.column(0).to_pylist():
+                    stamps.update(json.dumps(self._stamp(self._picture("", cell).content)).encode() + b"\n")
+            return stamps.hexdigest()
+
+    @staticmethod
+    def _stamp(content: Path | bytes | str) -> object:
+        """Size and time of a file, if it is one and is there."""
+        if not isinstance(content, Path):
+            return content if isinstance(content, str) else None  # bytes are in the table, whose own time tells
+        try:
+            found = content.stat()
+        except OSError:
+            return [str(content), None]
+        return [str(content), found.st_size, found.st_mtime_ns]
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Read a row group, some rows at a time."""
@@ -84,6 +111,21 @@ class ParquetSource:
             return Picture(name, real_path(self.root, path), path)
         except BadFile:
             return Picture(name, f"its path leads out of {self.root}; give the folder of the images as --root", path)
+
+
+def _column_of_paths(file: Any, column: str) -> str | None:  # noqa: ANN401 - pyarrow has no types
+    """What to read to learn which files a table names, bytes left out; None where every row has its bytes."""
+    rank = _fitting([file.schema_arrow.field(column)])[column]
+    if rank == BYTES:
+        return None
+    if rank > BYTES:
+        return column
+    groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
+    leaves = [group.column(at) for group in groups for at in range(group.num_columns)]
+    bytes_ = [leaf.statistics for leaf in leaves if leaf.path_in_schema == f"{column}.bytes"]
+    whole = all(one is not None and one.has_null_count and one.null_count == 0 for one in bytes_)
+    has_paths = any(leaf.path_in_schema == f"{column}.path" for leaf in leaves)
+    return f"{column}.path" if has_paths and not whole else None
 
 
 @contextmanager
@@ -114,7 +156,7 @@ def _column(schema: Any, wanted: str | None, path: Path) -> str:  # noqa: ANN401
     return named[0]
 
 
-def _fitting(schema: Any) -> dict[str, int]:  # noqa: ANN401 - pyarrow has no types
+def _fitting(schema: Iterable[Any]) -> dict[str, int]:
     """Columns that may hold images, by how likely: 0 as Hugging Face has them, 1 bytes, 2 paths by name, 3 text."""
     arrow, _ = need_arrow()
     kinds = arrow.types

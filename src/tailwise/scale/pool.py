@@ -53,6 +53,9 @@ class Excerpt:
         """Two, as of any matrix."""
         return 2
 
+    def __len__(self) -> int:
+        return len(self.array)
+
     def __getitem__(self, where: slice | IntArray) -> FloatArray:
         if isinstance(where, slice):
             return self.array[where.start - self.first : where.stop - self.first]
@@ -80,14 +83,15 @@ class RayHands:
     def __init__(
         self, matrix: Matrix, cluster: Cluster, shards: int | None = None, *, threads: int | None = None
     ) -> None:
-        self.ray = ray_module()
-        nodes = cluster.nodes
+        self.ray, self._cluster = ray_module(), cluster
+        nodes = cluster.workers
         count = shards or len(nodes)
         self.bounds = shard_bounds(*matrix.shape, count)
         self.classes, self.dtype = int(matrix.shape[1]), matrix.dtype
         self.sparse = isinstance(matrix, TopK)
         self._homes = [nodes[at % len(nodes)] for at in range(count)]
         self._shares = [home.cpus / self._homes.count(home) for home in self._homes]  # of its node's cores, per shard
+        self._moved = [False] * count  # to a node that was not meant for it
         self._threads = threads
         self._sources = [self._source(matrix, *ends) for ends in pairwise(self.bounds.tolist())]
         self.recipes: dict[Any, tuple[str, Sequence[tuple[Any, ...]]]] = {}  # key → the call that makes the column
@@ -112,7 +116,7 @@ class RayHands:
                 return self.ray.get(pending)
             except self.ray.exceptions.RayTaskError as error:
                 raise error.cause from None
-            except self.ray.exceptions.RayActorError:
+            except self._lost:
                 self._rebuild(at)
                 pending = self.actors[at].ask.remote(method, given)
         raise ClusterLost(f"shard {at} was lost {MOST_REBUILDS} times in a row; look at the cluster's memory and logs")
@@ -124,8 +128,18 @@ class RayHands:
             gone = set(arguments[0][0])
             self.recipes = {key: made for key, made in self.recipes.items() if not _gone(key, gone)}
 
+    @property
+    def _lost(self) -> tuple[type[Exception], ...]:
+        """What Ray says of a process, a machine or an answer that is gone."""
+        known = self.ray.exceptions
+        return (known.RayActorError, known.NodeDiedError, known.ObjectLostError, known.WorkerCrashedError)
+
     def _rebuild(self, at: int) -> None:
         """A new actor for a shard, with every column that is in use."""
+        self.ray.kill(self.actors[at])  # where it was only its answer that was lost
+        nodes = self._cluster.workers
+        if nodes and self._homes[at].id not in {node.id for node in nodes}:
+            self._homes[at], self._moved[at] = nodes[at % len(nodes)], True
         self.actors[at] = self.build(at)
         self._wait_for([self.actors[at]])
         for method, arguments in self.recipes.values():
@@ -136,15 +150,16 @@ class RayHands:
         home, share = self._homes[at], self._shares[at]
         threads = self._threads or max(1, int(share))
         affinity = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(home.id, soft=True)
-        kind = self.ray.remote(num_cpus=min(share, max(1, int(share))), max_restarts=0, scheduling_strategy=affinity)(
-            ShardActor
-        )
+        # Where its node is gone, others are full: a shard goes in with theirs, which is slower and goes on.
+        cpus = 0 if self._moved[at] else min(share, max(1, int(share)))
+        kind = self.ray.remote(num_cpus=cpus, max_restarts=0, scheduling_strategy=affinity)(ShardActor)
         return kind.remote(self._sources[at], *self.bounds[at : at + 2].tolist(), threads)
 
     def _source(self, matrix: Matrix, start: int, stop: int) -> Any:  # noqa: ANN401 - a matrix, or a reference to one
         """What an actor reads its rows from: the place where they are, or, from memory, a copy that Ray keeps."""
         if isinstance(matrix, TopK) and matrix.folder is None:
-            return self.ray.put(matrix)
+            values, classes = (Excerpt(np.asarray(all_[start:stop]), start) for all_ in (matrix.values, matrix.classes))
+            return self.ray.put(TopK(values, classes, matrix.shape[1]))  # type: ignore[arg-type] # read like an array
         if isinstance(matrix, np.ndarray):
             return self.ray.put(Excerpt(np.asarray(matrix[start:stop]), start))
         return matrix
@@ -166,7 +181,8 @@ def _gone(key: Any, gone: set[int]) -> bool:  # noqa: ANN401 - a key, or several
 @contextmanager
 def ray_rows(matrix: Matrix, engine: str, shards: int | None) -> Iterator[Rows]:
     """Rows on a Ray cluster, which is started or joined as `engine` says, for as long as the context lasts."""
-    in_memory = matrix.nbytes if isinstance(matrix, np.ndarray) else 0
+    held = (matrix.values, matrix.classes) if isinstance(matrix, TopK) else (matrix,)
+    in_memory = sum(array.nbytes for array in held if isinstance(array, np.ndarray))
     with connect(engine, object_store=max(OBJECT_STORE, int(1.2 * in_memory))) as cluster:
         hands = RayHands(matrix, cluster, shards)
         try:

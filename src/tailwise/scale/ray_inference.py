@@ -47,12 +47,16 @@ class Asking:
 
     def __call__(self, table: Any) -> Iterator[Any]:  # noqa: ANN401 - tables of pyarrow, which has no types
         """A table of pieces in, a table of one answer for each of their blocks out."""
-        predictor = _opened(self.job.learner)
         with one_core():
             for piece in _unpacked(table):
-                yield from map(_packed, self._answers(piece, predictor))
+                yield from map(_packed, self._answers(piece))
 
-    def _answers(self, piece: Piece, predictor: Predictor) -> Iterator[Answer | Fault]:
+    def _answers(self, piece: Piece) -> Iterator[Answer | Fault]:
+        try:
+            predictor = _opened(self.job.learner)
+        except BadFile as error:
+            yield Fault(piece.shard, f"{error}; every machine must see the learner at the same path")
+            return
         try:
             for block in self.job.source.blocks(piece):
                 yield ask(predictor, decode_block(block, self.job.learner.size), self.job)

@@ -186,6 +186,18 @@ def read_manifest(folder: str | Path) -> Manifest:
         raise BadFile(f"{path} is no manifest of shards: {error}") from error
 
 
+def knows_names(folder: str | Path) -> bool:
+    """Whether a place is a folder that `tailwise predict` has finished, with the names of all rows."""
+    home = Path(folder).expanduser()
+    if not (home / MANIFEST).is_file():
+        return False
+    try:
+        manifest = read_manifest(home)
+    except BadFile:
+        return False  # somebody else's
+    return manifest.complete and all((home / f"{part_name(at)}.json").is_file() for at in range(len(manifest.shards)))
+
+
 def names_of(folder: str | Path, indices: Sequence[int] | IntArray) -> list[str]:
     """The images that rows of a pool stand for, as `tailwise select` numbers them: all shards in order."""
     home = Path(folder).expanduser()

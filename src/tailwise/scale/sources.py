@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +132,7 @@ def open_source(
     images: str | Path, *, shard_size: int = SHARD_SIZE, column: str | None = None, root: str | Path | None = None
 ) -> Source:
     """The pool that a path means: a folder of images, a Parquet file, or a folder of Parquet files."""
+    refuse_url(images, "images")
     path = Path(images).expanduser().resolve()
     if shard_size < 1:
         raise BadInput(f"a shard of {shard_size} images cannot be; give at least 1")
@@ -148,6 +150,12 @@ def open_source(
     if column or root:
         raise BadInput(f"{path} is a folder of images; a column and a root of paths belong to Parquet")
     return FolderSource(path, shard_size)
+
+
+def refuse_url(place: str | Path, what: str) -> None:
+    """Say that an address of an object store cannot be used here, before a folder of its name is made."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(place)):
+        raise BadInput(f"the {what} are at {place}, but must be in a folder of this machine; mount or copy them")
 
 
 def tables_of(path: Path) -> Iterator[Path]:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ..types import FloatArray
 
+NAMED_ROWS = 3
 
-def row_problems(block: FloatArray, start: int, tolerance: float) -> list[str]:
-    """What is wrong with the rows of a block, one sentence per bad row."""
+
+def row_problems(block: FloatArray, start: int, tolerance: float) -> tuple[int, list[str]]:
+    """How many rows of a block are bad, and of the first of them what is wrong, in a sentence each."""
     sums = block.sum(axis=1)  # (n,), NaN where any entry is
     good = np.abs(sums - 1.0) <= tolerance
     if good.all() and block.min(initial=0.0) >= 0:
-        return []
+        return 0, []
     lows = block.min(axis=1)
     bad = np.flatnonzero(~good | (lows < 0))
-    return [_problem(start + int(row), block[row], float(sums[row]), float(lows[row])) for row in bad]
+    first = bad[:NAMED_ROWS]
+    return len(bad), [_problem(start + int(row), block[row], float(sums[row]), float(lows[row])) for row in first]
+
+
+def added_problems(parts: Iterable[tuple[int, list[str]]]) -> tuple[int, list[str]]:
+    """The bad rows of all parts, the first of them in words.
+
+    >>> added_problems([(2, ["row 1 holds NaN", "row 4 holds NaN"]), (0, []), (1, ["row 9 sums to 2"])])
+    (3, ['row 1 holds NaN', 'row 4 holds NaN', 'row 9 sums to 2'])
+    """
+    counted = list(parts)
+    return sum(bad for bad, _ in counted), [problem for _, found in counted for problem in found][:NAMED_ROWS]
 
 
 def _problem(row: int, values: FloatArray, total: float, low: float) -> str:

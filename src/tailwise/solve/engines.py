@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from ..errors import BadInput, UnknownName
 from .shards import LocalHands, Rows, shard_bounds
 
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
 Engine: TypeAlias = "Callable[[Matrix, str, int | None], AbstractContextManager[Rows]]"
 GROUP = "tailwise.engines"
 LOCAL = "local"
+ADDRESS, ADDRESS_OF = re.compile(r"auto|[^\s/=]+:\d+"), "ray"  # an address alone is one of Ray's
 
 
 @contextmanager
 def rows_on(matrix: Matrix, engine: str = LOCAL, shards: int | None = None) -> Iterator[Rows]:
     """Rows on an engine: "local", or the name of another, perhaps with an address ("ray=host:6379")."""
-    if shards is not None and not shards >= 1:
+    whole: object = shards
+    if whole is not None and (isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1):
         raise BadInput(f"shards is {shards!r}; it must be a whole number above 0, or None")
     if engine == LOCAL:
         yield Rows(hands=LocalHands(matrix, shard_bounds(*matrix.shape, shards or 1)))
@@ -36,10 +40,13 @@ def rows_on(matrix: Matrix, engine: str = LOCAL, shards: int | None = None) -> I
 
 
 def _find(engine: str) -> Engine:
-    """The engine that a name, or a name with an address, belongs to."""
-    name = re.split(r"\W", engine, maxsplit=1)[0]
+    """The engine that a name, a name with an address, or an address alone belongs to."""
+    if not isinstance(engine, str):
+        raise BadInput(f"the engine is {engine!r}; it must be a name such as {LOCAL!r} or 'ray'")
+    name = ADDRESS_OF if ADDRESS.fullmatch(engine) else re.split(r"\W", engine, maxsplit=1)[0]
     known = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in known:
-        raise UnknownName(f"no engine is called {engine!r}; known: {', '.join([LOCAL, *sorted(known)])}")
+        forms = [LOCAL, *(f"{one}, {one}=HOST:PORT" for one in sorted(known))]
+        raise UnknownName(f"no engine is called {engine!r}; known: {', '.join(forms)}")
     found: Engine = known[name].load()
     return found

@@ -100,10 +100,10 @@ class ParquetSource(Source):
 
 
 def agreeing(store: Store, files: Sequence[Found], found: list[Columns]) -> Columns:
-    """The columns of all files, which must be the same; of their kinds of number the widest."""
+    """The columns of all files, which must be the same, in the order of the first; of kinds of number the widest."""
     first = found[0]
     for file, other in zip(files, found, strict=True):
-        if (other.names, other.width) != (first.names, first.width):
+        if (sorted(other.names), other.width) != (sorted(first.names), first.width):
             raise BadFile(
                 f"the files of a dataset must have the same columns of numbers, but "
                 f"{store.shown(files[0].path)} has {_words(first)} and {store.shown(file.path)} has {_words(other)}"
@@ -165,7 +165,7 @@ def _list_width(footer: Any, kind: Any, name: str, shown: str) -> int:  # noqa: 
         group = footer.row_group(at)
         for place in range(group.num_columns):
             column = group.column(place)
-            if column.path_in_schema.split(".")[0] == name and group.num_rows:
+            if column.path_in_schema.startswith(f"{name}.") and group.num_rows:
                 if column.num_values % group.num_rows:
                     raise BadFile(f"{shown}: the lists in column {name!r} have different lengths")
                 return int(column.num_values // group.num_rows)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..types import Float64Array, FloatArray, IntArray
 from .blocks import map_blocks, product, rows_per_block, widen
-from .checks import row_problems
+from .checks import added_problems, row_problems
 from .exact import exact_sum, fixed_point_sums
 from .top_k import TopK
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..score.softmax import Score
     from .matrices import Matrix
 
-COLUMN_ROWS = 1 << 20
+COLUMN_ROWS = 1 << 18  # 2 MB: what is made on the way stays in the cache, and digits are counted over enough numbers
 DIGIT_BITS = 16
 Result = TypeVar("Result")
 
@@ -42,18 +42,18 @@ class Shard:
         """Keep a column that was made elsewhere."""
         self.columns[key] = values
 
-    def scan(self, key: int, score: Score | None, tolerance: float) -> list[str]:
-        """Keep 0 − score of every row (zeros without a score); returns what is wrong with the rows."""
+    def scan(self, key: int, score: Score | None, tolerance: float) -> tuple[int, list[str]]:
+        """Keep 0 − score of every row (zeros without a score); how many rows are bad, and what is wrong with some."""
         column = self.columns[key] = np.zeros(self.stop - self.start)
 
-        def work(where: slice) -> list[str]:
+        def work(where: slice) -> tuple[int, list[str]]:
             block = self.read(where)
-            found = row_problems(block, where.start, tolerance)
-            if score is not None and not found:
+            bad, found = row_problems(block, where.start, tolerance)
+            if score is not None and not bad:
                 column[self._local(where)] = 0.0 - score(block)  # no −0.0
-            return found
+            return bad, found
 
-        return [problem for found in self._map_rows(work) for problem in found]
+        return added_problems(self._map_rows(work))
 
     def price(self, key: int, cost: int, y: Float64Array) -> None:
         """Keep u − P·y, in float64, from one pass over the rows."""
@@ -123,6 +123,19 @@ class Shard:
         below[but - self.start] = False
         indices = np.flatnonzero(below)
         return len(indices), self.total(indices + self.start), exact_sum(self.columns[cost][indices])
+
+    def above(self, classes: Sequence[int], limit: float) -> tuple[IntArray, Float64Array]:
+        """For each of some classes, how many rows give it more than `limit`, and the sum of these probabilities."""
+
+        def work(where: slice) -> tuple[IntArray, Float64Array]:
+            columns = self.read(where)[:, classes]
+            large = columns > limit
+            return large.sum(axis=0), np.where(large, columns, 0.0).sum(axis=0, dtype=np.float64)
+
+        counts, sums = np.zeros(len(classes), dtype=np.int64), np.zeros(len(classes))
+        for more_counts, more_sums in self._map_rows(work):
+            counts, sums = counts + more_counts, sums + more_sums
+        return counts, sums
 
     def largest_class(self) -> IntArray:
         """The most probable class of every row."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..types import Float64Array, FloatArray, IntArray
 from .blocks import rows_per_block, widen
+from .checks import added_problems
 from .exact import exact_sum, from_exact, from_fixed_point
 from .shard import DIGIT_BITS, Shard
 from .top_k import TopK
@@ -107,6 +108,11 @@ class Rows:
         """The most probable class of every row, (N,)."""
         return np.concatenate(self.ask_all("largest_class"))
 
+    def above(self, classes: IntArray, limit: float) -> tuple[IntArray, Float64Array]:
+        """For each of some classes, how many rows give it more than `limit`, and the sum of these, from one pass."""
+        counts, sums = zip(*self.ask_all("above", classes, limit), strict=True)
+        return np.sum(counts, axis=0), np.sum(sums, axis=0)
+
     def inside(self, reduced: Column, theta: float, cost: Column, but: IntArray) -> Inside:
         """What the rows with a reduced cost below θ add up to, leaving some out (ascending)."""
         parts = self.ask("inside", [(reduced.key, theta, cost.key, cut) for cut in self._cut(but)])
@@ -119,12 +125,12 @@ class Rows:
         """A column of one's own numbers, one per row."""
         return self.new_column("hold", [(values[start:stop],) for start, stop in pairwise(self.bounds.tolist())])[0]
 
-    def scan(self, score: Score | None, tolerance: float) -> tuple[Column, list[str]]:
-        """0 − score of every row (zeros without a score), and what is wrong with the rows, from one pass."""
+    def scan(self, score: Score | None, tolerance: float) -> tuple[Column, tuple[int, list[str]]]:
+        """0 − score of every row (zeros without a score), how many rows are bad and why some are, from one pass."""
         column, found = self.new_column("scan", [(score, tolerance)] * self.shards)
         if self.sparse and score is not None:
             column.hidden = self.new_column("hidden_score", [(score,)] * self.shards)[0]
-        return column, [problem for part in found for problem in part]
+        return column, added_problems(found)
 
     def priced(self, cost: Column, y: Float64Array) -> Column:
         """u − P·y in float64, from one pass."""

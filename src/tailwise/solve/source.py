@@ -17,7 +17,6 @@ from .shards import Column, Rows
 from .top_k import DESCRIPTION, TopK
 
 SUM_TOLERANCE = {np.dtype(np.float16): 5e-3, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-3}
-NAMED_ROWS = 3
 
 
 def open_proba(proba: Proba) -> Matrix:
@@ -35,17 +34,17 @@ def open_proba(proba: Proba) -> Matrix:
 
 def _sparse(proba: object) -> TopK | None:
     """A sparse softmax, given or in a folder; None where it is none."""
-    if isinstance(proba, str | Path) and (Path(proba) / DESCRIPTION).is_file():
-        return TopK.open(proba)
+    if isinstance(proba, str | Path) and (Path(proba).expanduser() / DESCRIPTION).is_file():
+        return TopK.open(Path(proba).expanduser())
     return proba if isinstance(proba, TopK) else None
 
 
 def scan(rows: Rows, score: Score | None = None) -> Column:
     """Check every row and score it, in one pass; returns the costs 0 − score, zeros without a score."""
-    costs, problems = rows.scan(score, SUM_TOLERANCE[rows.dtype])
-    if problems:
-        shown = "; ".join(problems[:NAMED_ROWS])
-        more = f" (and {len(problems) - NAMED_ROWS} more)" if len(problems) > NAMED_ROWS else ""
+    costs, (bad, problems) = rows.scan(score, SUM_TOLERANCE[rows.dtype])
+    if bad:
+        shown = "; ".join(problems)
+        more = f" (and {bad - len(problems):,} more)" if bad > len(problems) else ""
         raise BadProbabilities(f"{shown}{more}. Each row must be a softmax output: non-negative, summing to 1")
     return costs
 

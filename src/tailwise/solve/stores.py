@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +21,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 HALF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")  # what pathlib makes of a URL
 SUFFIXES = (".npy", ".parquet")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # the first that is set holds
+REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Disk:
 
     def __init__(self, given: str) -> None:
         self.given = given
-        self.location = str(Path(given).absolute())
+        self.location = str(Path(given).expanduser().absolute())
 
     def find(self) -> Found | list[Found]:
         """Look at the path; a folder is walked."""
@@ -100,7 +101,7 @@ class Remote:
         self.location = location
 
     def __reduce__(self) -> tuple[type[Remote], tuple[str]]:
-        return Remote, (self.location,)
+        return Remote, (with_settings(self.location, os.environ),)  # the server; never a key
 
     @cached_property
     def _connected(self) -> tuple[Any, str]:
@@ -111,7 +112,7 @@ class Remote:
         shown = shown_place(self.location)
         with reaching(self):
             try:
-                connected: tuple[Any, str] = FileSystem.from_uri(with_endpoint(_quoted(self.location), os.environ))
+                connected: tuple[Any, str] = FileSystem.from_uri(with_settings(_quoted(self.location), os.environ))
             except arrow.ArrowInvalid as error:
                 raise BadFile(f"{shown} is no address that can be read, such as s3://bucket/folder: {error}") from error
         if not connected[1].strip("/"):
@@ -166,20 +167,27 @@ def reaching(store: Remote) -> Iterator[None]:
         raise BadFile(f"{shown_place(store.location)} cannot be reached: {told}{hint}") from error
 
 
-def with_endpoint(url: str, environment: Mapping[str, str]) -> str:
-    """An s3:// URL that names the server of AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, unless it names one itself.
+def with_settings(url: str, environment: Mapping[str, str]) -> str:
+    """An s3:// URL with the server and the region that the environment names, unless it names them itself.
 
-    >>> with_endpoint("s3://bucket/key", {"AWS_ENDPOINT_URL": "http://localhost:9000"})
-    's3://bucket/key?endpoint_override=localhost%3A9000&scheme=http'
+    >>> with_settings("s3://bucket/key", {"AWS_ENDPOINT_URL": "http://localhost:9000", "AWS_REGION": "eu-west-1"})
+    's3://bucket/key?endpoint_override=localhost%3A9000&scheme=http&region=eu-west-1'
     """
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
-    endpoint = next((environment[name] for name in ENDPOINTS if environment.get(name)), None)
-    if parts.scheme.lower() != "s3" or endpoint is None or "endpoint_override" in query:
+    if parts.scheme.lower() != "s3":
         return url
-    server = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-    query |= {"endpoint_override": f"{server.netloc}{server.path.rstrip('/')}", "scheme": server.scheme}
+    endpoint, region = (_first_set(environment, names) for names in (ENDPOINTS, REGIONS))
+    if endpoint and "endpoint_override" not in query:
+        server = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+        query |= {"endpoint_override": f"{server.netloc}{server.path.rstrip('/')}", "scheme": server.scheme}
+    if region:
+        query.setdefault("region", region)
     return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+def _first_set(environment: Mapping[str, str], names: Sequence[str]) -> str | None:
+    return next((environment[name] for name in names if environment.get(name)), None)
 
 
 def shown_place(location: str) -> str:

@@ -16,8 +16,9 @@ import numpy as np
 from ..errors import BadFile, BadInput, BadProbabilities
 from ..files import write_whole
 from ..score.softmax import Score, entropy, least_confidence, margin
-from ..types import Float64Array, FloatArray, IntArray
+from ..types import AnyMatrix, Float64Array, FloatArray, IntArray
 from .blocks import map_blocks, widen
+from .matrices import as_matrix
 
 DESCRIPTION, VALUES, CLASSES = "top_k.json", "values.npy", "classes.npy"
 SAVED_ROWS = 65_536
@@ -55,11 +56,12 @@ class TopK:
         self.dtype: np.dtype[Any] = values.dtype
 
     @classmethod
-    def of(cls, proba: FloatArray, kept: int) -> TopK:
-        """Keep the largest probabilities of every row, as they are stored."""
+    def of(cls, proba: AnyMatrix, kept: int) -> TopK:
+        """Keep the largest probabilities of every row, as they are stored; `proba` may be a path or URL."""
+        proba = as_matrix(proba)
         if not 1 <= kept <= proba.shape[1]:
             raise BadInput(f"asked to keep {kept} of {proba.shape[1]} classes")
-        parts = map_blocks(len(proba), SAVED_ROWS, lambda where: _largest(np.asarray(proba[where]), kept))
+        parts = map_blocks(proba.shape[0], SAVED_ROWS, lambda where: _largest(np.asarray(proba[where]), kept))
         values, classes = zip(*parts, strict=True) if parts else ([proba[:0, :kept]], [np.empty((0, kept), np.uint16)])
         return cls(np.concatenate(values), np.concatenate(classes), int(proba.shape[1]))
 

@@ -39,8 +39,8 @@ def select(
 
     Parameters
     ----------
-    proba: (N, C) softmax probabilities of the unlabelled pool, float16/32/64: an array, a numpy.memmap, or a path to
-        .npy (memory-mapped) or .parquet (columns prob_*, or else all floating columns).
+    proba: (N, C) softmax probabilities of the unlabelled pool, float16/32/64: an array, a numpy.memmap, a `TopK`, or a
+        path or URL to .npy, .parquet, a folder of such, or a saved `TopK` (docs/select.md).
     budget: how many images to choose.
     score: a registered score ("entropy", "margin", "least-confidence"), or an array (N,), larger = more informative.
     counts: (C,) labelled images per class so far; default none.
@@ -53,7 +53,7 @@ def select(
         differ is a time limit that is hit.
     seed: equal seeds, equal picks, whatever the engine and the number of threads and shards.
     engine: "local": this process, on all cores. "ray": the actors of a Ray cluster, which is started on this machine;
-        "ray=host:port" joins one (docs/scale.md).
+        "ray=host:port", or the address alone, joins one (docs/scale.md).
     shards: into how many parts the rows are cut; default one per node of the cluster.
     report: called with one line of text after each step of the solver.
 

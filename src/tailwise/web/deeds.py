@@ -10,6 +10,7 @@ from ..campaign.images import find_image
 from ..campaign.ledger import Ledger, now
 from ..errors import BadInput, UnknownName
 from . import views, wire
+from .pictures import seal_of
 from .sight import Sight
 
 PAGE = "page"
@@ -25,7 +26,8 @@ def lease(ledger: Ledger, asked: wire.Lease, sight: Sight) -> wire.Pictures:
 
 
 def lease_class(ledger: Ledger, asked: wire.GridQuery, sight: Sight) -> wire.Pictures:
-    """Images of the open round that the model takes for one class."""
+    """Images of the open round that the model takes for one class; to nobody where people label blind."""
+    sight.check_open(ledger)
     current = rounds.current_round(ledger)
     if current is None:
         return wire.Pictures(images=[])
@@ -41,11 +43,11 @@ def release(ledger: Ledger, asked: wire.Release) -> int:
 
 def save(ledger: Ledger, asked: wire.Answers) -> wire.Results:
     """Record answers; one that cannot be recorded does not hold up the others."""
-    asked_by = {key: rounds.asked_last(ledger, key) for key in {said.image for said in asked.answers}}
-    rows = [_row(asked.annotator, said, row) for said in asked.answers if (row := asked_by[said.image])]
+    found = [(said, _asked(ledger, said)) for said in asked.answers]
+    rows = [_row(asked.annotator, said, one) for said, one in found if isinstance(one, rounds.Asked)]
     outcomes = iter(answers.record_each(ledger, rows))
     return wire.Results(
-        results=[_result(said, next(outcomes) if asked_by[said.image] else None) for said in asked.answers]
+        results=[_result(said, next(outcomes) if isinstance(one, rounds.Asked) else one) for said, one in found]
     )
 
 
@@ -65,10 +67,13 @@ def undo(ledger: Ledger, asked: wire.Undo) -> wire.UndoResult:
 
 
 def settle(ledger: Ledger, asked: wire.Settle) -> wire.Settled:
-    """Decide an image on which people differ."""
+    """Decide an image on which people differ, or of which somebody has said something."""
     if (asked.kind == "settle-label") != (asked.class_id is not None):
         raise BadInput("settle-label names a class, and settle-other names none")
     image = find_image(ledger, asked.image)
+    told_before = ledger.read("SELECT 1 FROM event WHERE key = ?", (asked.key,))
+    if not told_before and not answers.is_answered(ledger, image.id):
+        raise BadInput(f"asked to settle the image {image.key}, but nobody has said what it is; label it instead")
     done = answers.settle(
         ledger, key=asked.key, image=image.id, annotator=asked.annotator, class_id=asked.class_id, source=PAGE
     )
@@ -86,6 +91,17 @@ def _ids(ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
     return found
 
 
+def _asked(ledger: Ledger, said: wire.Answer) -> rounds.Asked | wire.ErrorText:
+    """The image that an answer is about, with its round; or why it is about none."""
+    found = rounds.asked_last(ledger, said.image)
+    if found is None:
+        return wire.ErrorText(code="unknown", message=f"no image has the key {said.image!r}")
+    if said.seal not in (None, seal_of(find_image(ledger, found.image))):
+        message = f"the image {said.image} has other bytes than those that were answered; load the page, and look again"
+        return wire.ErrorText(code="changed", message=message)
+    return found
+
+
 def _row(annotator: str, said: wire.Answer, asked: rounds.Asked) -> Answer:
     """No later than now, whatever a clock says."""
     at = None if said.at is None else min(said.at, now())
@@ -95,9 +111,9 @@ def _row(annotator: str, said: wire.Answer, asked: rounds.Asked) -> Answer:
     )  # fmt: skip
 
 
-def _result(said: wire.Answer, outcome: Recorded | Refused | None) -> wire.Saved | wire.NotSaved:
+def _result(said: wire.Answer, outcome: Recorded | Refused | wire.ErrorText) -> wire.Saved | wire.NotSaved:
     if isinstance(outcome, Recorded):
         return wire.Saved(key=said.key, event=outcome.event_id, fresh=outcome.fresh)
-    reason = f"no image has the key {said.image!r}" if outcome is None else outcome.reason
-    code = "unknown" if outcome is None else "bad_input"
-    return wire.NotSaved(key=said.key, error=wire.ErrorText(code=code, message=reason))
+    if isinstance(outcome, Refused):
+        outcome = wire.ErrorText(code="bad_input", message=outcome.reason)
+    return wire.NotSaved(key=said.key, error=outcome)

@@ -12,8 +12,8 @@ from ..campaign.ledger import Ledger
 from ..campaign.matching import Matcher
 from ..errors import BadFile, TailwiseError
 from .gate import Gate
-from .imports import Imports
 from .jobs import Jobs
+from .label_control import Controls
 from .pictures import Pictures
 from .settings import WebSettings
 from .sight import Sight
@@ -48,7 +48,7 @@ class Desk:
         self.pictures = Pictures(ledger, self._gate)
         self.tallies = Tallies()
         self.matcher: Remembered[Matcher] = Remembered(lambda ask: ask(Matcher))
-        self.imports = Imports(ledger)
+        self.controls = Controls()
         self.jobs = Jobs(ledger, self._writer)
 
     @property
@@ -78,7 +78,6 @@ class Desk:
     def close(self) -> None:
         """Commit what was acknowledged or waits, end the threads and the job."""
         self.jobs.close()
-        self.imports.close()
         self.pictures.close()
         self._readers.shutdown(cancel_futures=True)
         self._writer.close()

@@ -182,6 +182,15 @@ def check_wishes(ledger: Ledger, asked: wire.Next) -> None:
     check_finished(ledger, allow_unfinished=asked.allow_unfinished)
 
 
+def check_training(ledger: Ledger) -> None:
+    """Refuse to train where nothing can come of it."""
+    check_finished(ledger, allow_unfinished=False)
+    if not ledger.read("SELECT 1 FROM current_label LIMIT 1"):
+        raise BadInput("no image has a label yet; label some first")
+    if not len(candidate_images(ledger)):
+        raise PoolExhausted("no image is left to choose from; add images first")
+
+
 def check_finished(ledger: Ledger, *, allow_unfinished: bool) -> None:
     """A round is opened when the one before is answered, unless it is said that this does not matter."""
     pending = pending_answers(ledger)

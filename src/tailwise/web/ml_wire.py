@@ -41,6 +41,7 @@ class Predict(Sent):
     """Tasks to be guessed."""
 
     tasks: list[dict[str, Any]] = Field(max_length=MOST_TASKS)
+    project: Any = None
     label_config: str | None = None
 
 
@@ -83,6 +84,7 @@ class Webhook(Sent):
     """Something happened in a project; annotations come one by one or many at once."""
 
     action: str = Field(max_length=100)
+    project: Any = None
     annotation: Any = None
     annotations: Any = None
     task: Any = None
@@ -90,6 +92,9 @@ class Webhook(Sent):
 
 
 class Accepted(BaseModel):
-    """How many annotations are being recorded."""
+    """What came of a message."""
 
-    accepted: int = Field(ge=0)
+    accepted: int = Field(default=0, ge=0, description="annotations that are recorded")
+    taken_back: int = Field(default=0, ge=0, description="deleted annotations whose answers are undone")
+    left_out: list[str] = Field(default=[], description="of annotations that were not, why; at most twenty")
+    training: str | None = Field(default=None, description='"started", or why not')

@@ -6,7 +6,10 @@ A few threads decode; when too many wait, the next is turned away, so that nobod
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections import OrderedDict
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +20,13 @@ from ..campaign.ledger import Ledger
 from ..errors import BadFile, TailwiseError
 from ..pool.decode import read_page
 from .gate import Gate
+from .wire import SEAL_DIGITS
 
 CACHE_BYTES = 96 << 20
 DECODERS = 2
 MOST_WAITING = 200
 
-Wanted: TypeAlias = tuple[str, int]  # key and size
+Wanted: TypeAlias = tuple[str, int, str | None]  # key, size, and seal of the bytes where it matters
 
 
 class TooManyPictures(TailwiseError):
@@ -41,8 +45,8 @@ class ByteCache:
     """The pictures used last, as many as fit into a number of bytes.
 
     >>> cache = ByteCache(10)
-    >>> cache.put(("a", 160), Picture(b"123456", "a")); cache.put(("b", 160), Picture(b"123456", "b"))
-    >>> cache.get(("a", 160)) is None, cache.bytes
+    >>> cache.put(("a", 160, None), Picture(b"123456", "a")); cache.put(("b", 160, None), Picture(b"123456", "b"))
+    >>> cache.get(("a", 160, None)) is None, cache.bytes
     (True, 6)
     """
 
@@ -79,15 +83,18 @@ class Pictures:
         self._under_way: dict[Wanted, Future[Picture]] = {}
         self._threads = ThreadPoolExecutor(DECODERS, thread_name_prefix="tailwise-picture")
 
-    async def get(self, key: str, size: int) -> Picture:
-        """One picture; who asks for one that is being made waits for that one."""
-        wanted = (key, size)
+    async def get(self, key: str, size: int, seal: str | None = None) -> Picture:
+        """One picture; who asks for one that is being made waits for that one.
+
+        With a seal it is made of the bytes that have it, or refused: so it is the same for ever.
+        """
+        wanted = (key, size, seal)
         kept = self._cache.get(wanted)
         if kept is not None:
             return kept
         if wanted not in self._under_way and len(self._under_way) >= MOST_WAITING:
             raise TooManyPictures(f"{MOST_WAITING} images are being prepared already; ask again in a moment")
-        making = self._under_way.get(wanted) or self._threads.submit(self._make, key, size)
+        making = self._under_way.get(wanted) or self._threads.submit(self._make, key, size, seal)
         self._under_way[wanted] = making
         try:
             # Shielded: one who goes away must not take the picture from those who stay.
@@ -101,19 +108,39 @@ class Pictures:
         """End the threads; pictures that wait are not made."""
         self._threads.shutdown(cancel_futures=True)
 
-    def _make(self, key: str, size: int) -> Picture:
+    def _make(self, key: str, size: int, seal: str | None) -> Picture:
         """Messages name the key alone: where the user's files lie is nobody's business."""
         with self._gate.shared():
             image = find_image(self._ledger, key)
             path = _path(self._ledger, image)
         if image.trouble is not None:
             raise BadFile(f"the image {key} is in quarantine; `tailwise doctor` says why")
+        if seal not in (None, seal_of(image)):
+            raise BadFile(f"asked for the image {key} with the bytes {seal}, but they have changed; load the page anew")
         try:
             with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()[:SEAL_DIGITS]
+                if seal not in (None, found):
+                    raise BadFile(f"the file of the image {key} has changed; run `tailwise init` on the campaign again")
+                file.seek(0)
                 content = read_page(file, size, key)
         except OSError as error:
             raise BadFile(f"cannot read the image {key}: {error.strerror or 'unreadable'}; was it moved?") from error
-        return Picture(content, f'"{(image.sha256 or key)[:16]}-{size}"')
+        return Picture(content, f'"{found}-{size}"')
+
+
+def seal_of(image: ImageRow) -> str:
+    """What tells the bytes of an image from others; empty where they could never be read."""
+    return (image.sha256 or "")[:SEAL_DIGITS]
+
+
+def seals_of(ledger: Ledger, images: Sequence[int]) -> dict[int, str]:
+    """Those of many images by their ids, with one question."""
+    rows = ledger.read(
+        "SELECT id, substr(coalesce(sha256, ''), 1, ?) FROM image WHERE id IN (SELECT value FROM json_each(?))",
+        (SEAL_DIGITS, json.dumps(list(images))),
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 def _path(ledger: Ledger, image: ImageRow) -> Path:

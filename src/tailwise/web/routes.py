@@ -12,7 +12,7 @@ from .desk import Desk
 from .jobs import check_wishes
 from .static_files import PAGE
 
-FOREVER = "private, max-age=31536000, immutable"  # a key always means the same bytes
+FOREVER = "private, max-age=31536000, immutable"  # for what a seal tells from everything else
 ALWAYS_ASK = "private, no-cache"
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": wire.Error, "description": "the request is not sound"},
@@ -80,19 +80,22 @@ async def history(desk: OurDesk, query: Annotated[wire.HistoryQuery, Query()]) -
 
 @api.get("/grid")
 async def grid(desk: OurDesk, query: Annotated[wire.GridQuery, Query()]) -> wire.Pictures:
-    """Images of the round that the model takes for one class, the most confident first, kept for one annotator."""
+    """Images of the round that the model takes for one class, the most confident first, kept for one annotator.
+
+    Where people label blind there is no grid: its order would show what the model thinks.
+    """
     return await desk.write(lambda ledger: deeds.lease_class(ledger, query, desk.sight))
 
 
 @api.get("/conflicts")
-async def conflicts(desk: OurDesk) -> wire.Conflicts:
-    """Images on which people differ."""
-    return await desk.read_parts(lambda ask: views.conflicts(ask, desk.sight))
+async def conflicts(desk: OurDesk, query: Annotated[wire.StateQuery, Query()]) -> wire.Conflicts:
+    """Images on which people differ, and what the one who asks has settled last."""
+    return await desk.read_parts(lambda ask: views.conflicts(ask, query.annotator, desk.sight))
 
 
 @api.post("/settle", responses=WRITING)
 async def settle(desk: OurDesk, asked: wire.Settle) -> wire.Settled:
-    """Decide a conflict."""
+    """Decide a conflict; an image of which nobody has said anything is refused."""
     return await desk.write(lambda ledger: deeds.settle(ledger, asked))
 
 
@@ -124,9 +127,12 @@ async def image(
     desk: OurDesk, request: Request, key: Annotated[str, Path(pattern=wire.IMAGE)],
     query: Annotated[wire.ImageQuery, Query()],
 ) -> Response:  # fmt: skip
-    """An image as a fresh JPEG: upright, without metadata, its longer side at most `size` pixels."""
-    found = await desk.pictures.get(key, int(query.size))
-    return _cached(request, found.content, "image/jpeg", found.etag, FOREVER)
+    """An image as a fresh JPEG: upright, without metadata, its longer side at most `size` pixels.
+
+    With the seal that came with the key it is made of these bytes alone, and may be kept for ever.
+    """
+    found = await desk.pictures.get(key, int(query.size), query.seal)
+    return _cached(request, found.content, "image/jpeg", found.etag, FOREVER if query.seal else ALWAYS_ASK)
 
 
 @page.get("/", include_in_schema=False)

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 from ..campaign.ledger import Ledger
 from ..campaign.state import read_settings
+from ..errors import TailwiseError
 from . import wire
 from .guesses import Guessed, Guesses
+
+
+class LabelledBlind(TailwiseError, RuntimeError):
+    """Something was asked for that would show what the model thinks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,14 @@ class Sight:
     def is_blind(self, ledger: Ledger) -> bool:
         """Whether guesses are hidden."""
         return self.blind or read_settings(ledger).blind
+
+    def check_open(self, ledger: Ledger) -> None:
+        """Refuse what is sorted by guesses, where these are hidden."""
+        if self.is_blind(ledger):
+            raise LabelledBlind(
+                "asked for images by the class that the model takes them for, but this campaign is labelled blind; "
+                "label them one by one, or start the page without --blind"
+            )
 
     def through(self, ledger: Ledger, version: str | None) -> Glimpse:
         """What the model of a round lets people see."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..campaign.answers import annotators, counts
+from ..campaign.choosing import candidate_images
 from ..campaign.images import count_usable
 from ..campaign.ledger import Ledger
 from ..campaign.rounds import RoundProgress, progress
@@ -49,6 +50,7 @@ class RoundTally:
     progress: RoundProgress
     mine: Mapping[str, int]  # images that each person has answered
     realised: Mapping[int, int]  # labels by class id
+    skipped: int  # images that are done, and of which nobody has said what they are
 
 
 class Remembered(Generic[Counted]):
@@ -79,11 +81,16 @@ class Tallies:
 
     def __init__(self) -> None:
         self._campaign = Remembered(count)
+        self._left = Remembered(lambda ask: len(ask(candidate_images)))
         self._round: tuple[int, Remembered[RoundTally]] = (0, Remembered(lambda ask: count_round(ask, 0)))
 
     def get(self, ask: Ask) -> Tally:
         """Of the campaign."""
         return self._campaign.get(ask)
+
+    def left(self, ask: Ask) -> int:
+        """How many images the next round can be chosen from."""
+        return self._left.get(ask)
 
     def of_round(self, ask: Ask, number: int) -> RoundTally:
         """Of a round; what is remembered of another one is forgotten."""
@@ -106,14 +113,15 @@ def count_round(ask: Ask, number: int) -> RoundTally:
         ask(lambda ledger: progress(ledger, number)),
         ask(lambda ledger: answered(ledger, number)),
         ask(lambda ledger: realised(ledger, number)),
+        ask(lambda ledger: skipped(ledger, number)),
     )
 
 
 def answered(ledger: Ledger, number: int) -> dict[str, int]:
-    """How many images of a round each person has answered."""
+    """How many images of a round each person has answered; a skip is no answer."""
     rows = ledger.read(
         "SELECT a.annotator, count(*) FROM round_image AS r JOIN answer AS a ON a.image_id = r.image_id "
-        "WHERE r.round_id = ? GROUP BY a.annotator",
+        "WHERE r.round_id = ? AND a.kind <> 'skip' GROUP BY a.annotator",
         (number,),
     )
     return {row[0]: row[1] for row in rows}
@@ -127,3 +135,19 @@ def realised(ledger: Ledger, number: int) -> dict[int, int]:
         (number,),
     )
     return {row[0]: row[1] for row in rows}
+
+
+def skipped(ledger: Ledger, number: int) -> int:
+    """Images of a round that as many people as it wants have skipped in it, and nobody has answered or settled."""
+    return int(ledger.read(_SKIPPED, (number,))[0][0])
+
+
+_SKIPPED = """
+SELECT count(*) FROM round_image AS r JOIN round AS o ON o.id = r.round_id
+WHERE r.round_id = ? AND r.wanted <= (
+        SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id AND a.kind = 'skip'
+            AND (a.round_id >= r.round_id OR (a.round_id IS NULL AND a.at >= o.opened_at))
+    )
+    AND NOT EXISTS (SELECT 1 FROM answer AS a WHERE a.image_id = r.image_id AND a.kind <> 'skip')
+    AND NOT EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = r.image_id)
+"""

@@ -8,18 +8,20 @@ from typing import Any
 
 from .. import __version__
 from ..campaign import answers, rounds
-from ..campaign.agreement import annotator_agreement
+from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
 from ..campaign.classes import list_classes
 from ..campaign.images import find_image
 from ..campaign.leases import Leased
 from ..campaign.ledger import CURRENT_SCHEMA, Ledger, read_meta
 from ..campaign.state import Settings, read_settings
 from . import wire
+from .pictures import seal_of, seals_of
 from .sight import Glimpse, Sight
 from .tallies import Ask, RoundTally, Tallies, realised
 
 KEYS = "1234567890"
 PAIR = 2
+MOST_PAIRS = 10
 
 
 def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: wire.Job) -> wire.State:
@@ -27,6 +29,7 @@ def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: 
     settings, current, classes, name, blind = ask(lambda ledger: _surroundings(ledger, sight))
     tally = tallies.get(ask)
     of_round = tallies.of_round(ask, current.id) if current else None
+    finished = of_round is None or of_round.progress.complete
     return wire.State(
         campaign=name,
         images=wire.Images(usable=tally.usable),
@@ -34,6 +37,7 @@ def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: 
         round=_progress(current, of_round, annotator) if current and of_round else None,
         balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),
         settings=wire.Habits(overlap=settings.overlap, blind=blind),
+        next=wire.NextBatch(budget=settings.budget, left=tallies.left(ask)) if finished else None,
         job=job,
         annotators=list(tally.annotators),
         conflicts=tally.conflicts,
@@ -54,29 +58,38 @@ def key_of(place: int) -> str:
 
 def pictures(ledger: Ledger, leased: Iterable[Leased], version: str | None, sight: Sight) -> wire.Pictures:
     """Images to be answered, with as much of the model's guess as people are to see."""
-    glimpse = sight.through(ledger, version)
-    return wire.Pictures(images=[_picture(one, glimpse) for one in leased])
+    glimpse, kept = sight.through(ledger, version), list(leased)
+    seals = seals_of(ledger, [one.image for one in kept])
+    return wire.Pictures(images=[_picture(one, seals[one.image], glimpse) for one in kept])
 
 
 def history(ledger: Ledger, annotator: str, limit: int) -> wire.History:
     """What one person said last, the latest first."""
-    given = answers.history(ledger, annotator, limit=limit)
+    given = answers.history(ledger, annotator, limit=limit, changed=True)
     return wire.History(items=[_past(ledger, one) for one in given])
 
 
-def conflicts(ask: Ask, sight: Sight) -> wire.Conflicts:
-    """Images on which people differ, and how far they agree on the whole."""
+def conflicts(ask: Ask, annotator: str | None, sight: Sight) -> wire.Conflicts:
+    """Images on which people differ, how far they agree on the whole, and what one person has settled last."""
     found = ask(annotator_agreement)
-    kappas = [pair.kappa.value for pair in found.pairs if pair.kappa.value is not None]
     items = ask(lambda ledger: [_conflict(ledger, one, sight) for one in answers.conflicts(ledger)])
     return wire.Conflicts(
         items=items,
-        agreement=wire.Agreement(
-            cohen=sum(kappas) / len(kappas) if kappas else None,
-            krippendorff=found.alpha.value,
-            images=found.alpha.images,
-        ),
+        settled=ask(lambda ledger: _settlements(ledger, annotator)) if annotator else [],
+        agreement=_agreement(found),
     )
+
+
+def _agreement(found: AnnotatorAgreement) -> wire.Agreement:
+    pairs = [
+        wire.PairAgreement(first=one.first, second=one.second, cohen=one.kappa.value, images=one.kappa.images)
+        for one in sorted(found.pairs, key=lambda pair: -pair.kappa.images)
+        if one.kappa.value is not None
+    ]
+    return wire.Agreement(
+        cohen=sum(one.cohen for one in pairs) / len(pairs) if pairs else None, pairs=pairs[:MOST_PAIRS],
+        pair_count=len(pairs), krippendorff=found.alpha.value, images=found.alpha.images,
+    )  # fmt: skip
 
 
 def all_rounds(ask: Ask) -> wire.Rounds:
@@ -100,8 +113,8 @@ def _surroundings(
 def _progress(current: rounds.Round, tally: RoundTally, annotator: str | None) -> wire.RoundProgress:
     found = tally.progress
     return wire.RoundProgress(
-        id=current.id, budget=current.budget, answered=found.done, remaining=found.remaining, complete=found.complete,
-        mine=tally.mine.get(annotator or "", 0),
+        id=current.id, budget=current.budget, answered=found.done, skipped=min(tally.skipped, found.done),
+        remaining=found.remaining, complete=found.complete, mine=tally.mine.get(annotator or "", 0),
     )  # fmt: skip
 
 
@@ -139,16 +152,23 @@ def _by_class(numbers: list[int], values: object) -> dict[int, float]:
     return {number: float(value) for number, value in zip(numbers, known, strict=False) if value is not None}
 
 
-def _picture(one: Leased, glimpse: Glimpse) -> wire.Picture:
+def _picture(one: Leased, seal: str, glimpse: Glimpse) -> wire.Picture:
     return wire.Picture(
-        key=one.key, width=one.width or 0, height=one.height or 0, rank=one.rank, lease_until=one.until,
+        key=one.key, seal=seal, width=one.width or 0, height=one.height or 0, rank=one.rank, lease_until=one.until,
         prelabel=glimpse.prelabel(one.image, one.predicted, one.confidence),
     )  # fmt: skip
 
 
 def _past(ledger: Ledger, one: answers.Given) -> wire.Past:
-    image = find_image(ledger, one.image).key
-    return wire.Past(event=one.event_id, key=one.key, image=image, kind=one.kind, class_id=one.class_id, at=one.at)
+    image = find_image(ledger, one.image)
+    return wire.Past(
+        event=one.event_id, key=one.key, image=image.key, seal=seal_of(image), kind=one.kind, class_id=one.class_id,
+        at=one.at,
+    )  # fmt: skip
+
+
+def _settlements(ledger: Ledger, annotator: str) -> list[wire.Past]:
+    return [_past(ledger, one) for one in answers.settlements(ledger, annotator)]
 
 
 def _conflict(ledger: Ledger, one: answers.Conflict, sight: Sight) -> wire.Conflict:
@@ -160,7 +180,7 @@ def _conflict(ledger: Ledger, one: answers.Conflict, sight: Sight) -> wire.Confl
     )
     predicted, confidence, version = rows[0] if rows else (None, None, None)
     return wire.Conflict(
-        image=image.key, width=image.width or 0, height=image.height or 0,
+        image=image.key, seal=seal_of(image), width=image.width or 0, height=image.height or 0,
         prelabel=sight.through(ledger, version).prelabel(image.id, predicted, confidence),
         answers=[wire.Voice(annotator=v.annotator, kind=v.kind, class_id=v.class_id) for v in one.answers],
     )  # fmt: skip

@@ -10,6 +10,7 @@ from ..campaign.names import MOST_ANNOTATOR, clean_annotator
 
 IMAGE = "^[0-9a-f]{16}$"
 KEY = "^[A-Za-z0-9_-]{8,64}$"
+SEAL_DIGITS = 16
 MOST_ANSWERS = 200
 MOST_LEASED = 64
 MOST_GRID = 200
@@ -17,6 +18,9 @@ FAR = (1 << 53) - 1  # larger whole numbers lose digits in a browser
 
 Key = Annotated[str, Field(pattern=KEY, description="made by the client; the same request twice is recorded once")]
 ImageKey = Annotated[str, Field(pattern=IMAGE, description="the only name of an image that the server gives away")]
+Seal = Annotated[
+    str, Field(pattern="^[0-9a-f]{16}$", description="of an image's bytes: the first digits of their SHA-256")
+]
 Annotator = Annotated[
     str, Field(min_length=1, max_length=MOST_ANNOTATOR, description="who answers"), AfterValidator(clean_annotator)
 ]
@@ -40,7 +44,7 @@ class Query(BaseModel):
 
 
 class StateQuery(Query):
-    """Whose answers are counted as one's own."""
+    """Who asks: whose answers and decisions are one's own."""
 
     annotator: Annotator | None = None
 
@@ -61,9 +65,10 @@ class GridQuery(Query):
 
 
 class ImageQuery(Query):
-    """How large an image is wanted: pixels of its longer side."""
+    """How large an image is wanted, in pixels of its longer side, and with which bytes."""
 
     size: Literal["160", "512", "1280", "2048"] = "512"
+    seal: Seal | None = None
 
 
 class Told(BaseModel):
@@ -106,10 +111,11 @@ class RoundProgress(Told):
 
     id: int
     budget: Count
-    answered: Count
+    answered: Count  # images with all that they want, skipped ones among them
+    skipped: Count  # of these, images of which nobody has said what they are
     remaining: Count
     complete: bool
-    mine: Count  # answers of the annotator who asks
+    mine: Count  # answers of the annotator who asks, without skips
 
 
 class ClassBalance(Told):
@@ -127,6 +133,13 @@ class Habits(Told):
 
     overlap: int
     blind: bool
+
+
+class NextBatch(Told):
+    """What the next round would be made of."""
+
+    budget: Count = Field(description="images of a round, where nothing else is asked for")
+    left: Count = Field(description="images that can be chosen")
 
 
 class Job(Told):
@@ -154,6 +167,7 @@ class State(Told):
     round: RoundProgress | None
     balance: list[ClassBalance]
     settings: Habits
+    next: NextBatch | None = Field(description="null while the open round waits for answers")
     job: Job
     annotators: list[str]
     conflicts: Count
@@ -178,6 +192,7 @@ class Picture(Told):
     """An image to be answered."""
 
     key: str
+    seal: str
     width: Count
     height: Count
     rank: int
@@ -219,6 +234,7 @@ class Answer(Asked):
     image: ImageKey
     kind: AnswerKind
     class_id: ClassId | None = None
+    seal: Seal | None = Field(default=None, description="of the bytes that were seen; others are not answered by it")
     seconds: float | None = Field(default=None, ge=0, le=86_400, description="from seeing the image to answering")
     at: int | None = Field(default=None, ge=0, le=FAR, description="microseconds since 1970 by the client's clock")
 
@@ -282,13 +298,14 @@ class Past(Told):
     event: int
     key: str
     image: str
+    seal: str
     kind: str
     class_id: int | None
     at: int  # microseconds since 1970
 
 
 class History(Told):
-    """Standing answers, the latest first."""
+    """Standing answers, the latest first; those changed since are among them, and stand again when that is undone."""
 
     items: list[Past]
 
@@ -305,17 +322,29 @@ class Conflict(Told):
     """An image on which people differ."""
 
     image: str
+    seal: str
     width: Count
     height: Count
     prelabel: Prelabel | None
     answers: list[Voice]
 
 
+class PairAgreement(Told):
+    """How far two people agree beyond chance."""
+
+    first: str
+    second: str
+    cohen: float
+    images: Count  # that both answered
+
+
 class Agreement(Told):
     """How far people agree beyond chance; null where too few images have two answers."""
 
-    cohen: float | None
-    krippendorff: float | None
+    cohen: float | None = Field(description="Cohen's κ is of two people: this is its mean over all pairs that have one")
+    pairs: list[PairAgreement] = Field(description="those with the most images in common first; at most ten")
+    pair_count: Count = Field(description="how many pairs have a κ")
+    krippendorff: float | None  # of all people at once
     images: Count  # with two answers or more
 
 
@@ -323,6 +352,7 @@ class Conflicts(Told):
     """All images on which people differ."""
 
     items: list[Conflict]
+    settled: list[Past] = Field(description="decisions of the one who asks that still stand, the latest first")
     agreement: Agreement
 
 

@@ -19,10 +19,12 @@ from tailwise.campaign.answers import (
     conflicts,
     counts,
     history,
+    is_answered,
     labels,
     record,
     record_each,
     settle,
+    settlements,
     undo,
 )
 from tailwise.campaign.classes import add_classes
@@ -211,6 +213,35 @@ def test_history_is_the_standing_answers_of_one_person_latest_first(ledger: Ledg
     assert [one.key for one in history(ledger, "ann", round_id=first)] == [keys[1], keys[0]]
     assert [one.key for one in history(ledger, " ann", limit=1)] == [third]
     assert history(ledger, "nobody") == []
+
+
+def test_history_with_changes_holds_what_stands_again_after_an_undo(ledger: Ledger) -> None:
+    first, second, third = say(ledger, 1, "ann", 1), say(ledger, 2, "ann", 2), say(ledger, 1, "ann", 3)
+    assert [one.key for one in history(ledger, "ann")] == [third, second]
+    assert [one.key for one in history(ledger, "ann", changed=True)] == [third, second, first]
+    assert [one.key for one in history(ledger, "ann", changed=True, limit=2)] == [third, second]
+    undo(ledger, "undo-third", "ann")
+    assert [one.key for one in history(ledger, "ann", changed=True)] == [second, first]
+    assert [one.key for one in history(ledger, "ann")] == [second, first]
+
+
+def test_settlements_are_the_standing_decisions_of_one_person_latest_first(ledger: Ledger) -> None:
+    for image in (1, 2, 3):
+        say(ledger, image, "ann", 1)
+        settle(ledger, key=f"settle-000{image}", image=image, annotator="eve", class_id=2)
+    settle(ledger, key="settle-0004", image=2, annotator="bob", class_id=None)
+    undo(ledger, "undo-settle", "eve", undoes_key="settle-0003")
+    assert [(one.key, one.image, one.kind, one.class_id) for one in settlements(ledger, "eve")] == [
+        ("settle-0001", 1, "settle-label", 2),
+    ]
+    assert [one.kind for one in settlements(ledger, " bob")] == ["settle-other"]
+
+
+def test_an_image_is_answered_by_an_opinion_or_a_decision_but_not_by_a_skip(ledger: Ledger) -> None:
+    say(ledger, 1, "ann", "skip")
+    say(ledger, 2, "ann", "other")
+    settle(ledger, key="settle-0001", image=3, annotator="ann", class_id=1)
+    assert [is_answered(ledger, image) for image in (1, 2, 3, 4)] == [False, True, True, False]
 
 
 # Undo

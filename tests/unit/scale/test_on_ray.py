@@ -23,6 +23,8 @@ from tailwise.bench.tracking import Quiet
 from tailwise.bench.trials import Trial
 from tailwise.cli.outcome import run
 from tailwise.errors import BadFile
+from tailwise.learn import make_learner
+from tailwise.learn.simple_features import simple_features
 from tailwise.scale.cluster import Cluster
 from tailwise.scale.inference import plan_pool, predict_pool
 from tailwise.scale.ray_trials import on_ray
@@ -57,6 +59,17 @@ def test_a_folder_gives_the_same_bits_as_here(
     assert (done.computed, done.manifest.rows) == (3, 150)
     assert heard == sorted(heard)
     assert heard[-1] == 1.0
+
+
+def test_a_learner_that_a_worker_cannot_see_is_told_in_a_line(photos: Path, tmp_path: Path) -> None:
+    features = simple_features(np.random.default_rng(7).integers(0, 256, (12, 64, 64, 3), dtype=np.uint8))
+    unknown = make_learner("linear").fit(features, np.arange(12) % 3, classes=3, seed=0)
+    unknown.save(tmp_path / "unknown")  # to the workers, who keep the one that they have seen
+    plan = plan_pool(photos, tmp_path / "unknown", tmp_path / "out", shard_size=60)
+    (tmp_path / "unknown").rename(tmp_path / "elsewhere")
+    with pytest.raises(BadFile, match="every machine must see the learner at the same path") as told:
+        predict_pool(plan, engine="ray")
+    assert "\n" not in str(told.value)
 
 
 def test_a_killed_worker_is_replaced_and_the_bits_are_the_same(

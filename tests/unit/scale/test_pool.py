@@ -162,5 +162,21 @@ def test_bad_rows_and_lost_files_are_told_as_they_are_at_home(pool: np.ndarray, 
 def test_an_unknown_engine_names_the_known_ones() -> None:
     with pytest.raises(UnknownName, match="'spark'; known: local, ray"):
         tailwise.select(softmax_rows(50), 3, engine="spark")
-    with pytest.raises(BadInput, match="shards is 0"):
-        tailwise.select(softmax_rows(50), 3, shards=0)
+    for shards in (0, 2.5, "2", True):
+        with pytest.raises(BadInput, match=f"shards is {shards!r}"):
+            tailwise.select(softmax_rows(50), 3, shards=shards)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="the engine is None"):
+        tailwise.select(softmax_rows(50), 3, engine=None)  # type: ignore[arg-type]
+
+
+def test_an_address_alone_is_one_of_ray(cluster: Cluster, pool: np.ndarray, here: Selection) -> None:
+    assert facts(tailwise.select(pool, 700, balance=0.8, engine=cluster.address)) == facts(here)
+    with pytest.raises(BadInput, match=r"already; call ray\.shutdown\(\) before joining 127\.0\.0\.1:9"):
+        tailwise.select(pool, 700, balance=0.8, engine="127.0.0.1:9")
+
+
+def test_a_sparse_softmax_in_memory_is_cut_like_any_other(cluster: Cluster, pool: np.ndarray) -> None:
+    hands = RayHands(TopK.of(pool, 3), cluster, 4)
+    sizes = [len(hands.ray.get(source).values) for source in hands._sources]
+    hands.close()
+    assert sizes == np.diff(hands.bounds).tolist()

@@ -161,6 +161,21 @@ def test_paths_start_beside_the_table_or_at_a_root_and_never_lead_out(tmp_path: 
     assert "give the folder of the images as --root" in str(beside[2].content)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_shard_has_another_fingerprint_once_a_file_that_its_table_names_changed(nested: bool, tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(PNG)
+    cells = [{"bytes": None, "path": "a.png"}, {"bytes": PNG, "path": "b.png"}] if nested else ["a.png", "b.png"]
+    source = open_source(write(tmp_path / "t.parquet", pyarrow.array(cells), "image"))
+    before = source.shards()[0].fingerprint
+    assert source.shards()[0].fingerprint == before
+    (tmp_path / "a.png").write_bytes(PNG + b"more")
+    changed = source.shards()[0].fingerprint
+    assert changed != before
+    (tmp_path / "a.png").unlink()
+    assert source.shards()[0].fingerprint not in (before, changed)
+
+
 def test_the_column_is_found_or_asked_for(tmp_path: Path) -> None:
     table = pyarrow.table({"path": ["x"], "thumb": [PNG], "image": [PNG]})
     parquet.write_table(table, tmp_path / "t.parquet")

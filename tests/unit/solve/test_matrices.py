@@ -77,6 +77,20 @@ def parquet_dataset(folder: Path, array: np.ndarray) -> Path:
     return home
 
 
+def shuffled_dataset(folder: Path, array: np.ndarray) -> Path:
+    """Every other file has its columns in another order."""
+    for number, part in enumerate(cut(array)):
+        table = flat_table(part)
+        names = table.column_names[::-1] if number % 2 else table.column_names
+        pq.write_table(table.select(names), folder / f"part-{number:02d}.parquet")
+    return folder
+
+
+def dotted_lists(folder: Path, array: np.ndarray) -> Path:
+    pq.write_table(pa.table({"model.proba": pa.array(list(array))}), folder / "p.parquet", row_group_size=11)
+    return folder / "p.parquet"
+
+
 def lists(folder: Path, array: np.ndarray) -> Path:
     table = pa.table({"path": ["x"] * len(array), "embedding": pa.array(list(array)), "height": np.ones(len(array))})
     pq.write_table(table, folder / "p.parquet", row_group_size=11)
@@ -97,7 +111,8 @@ def tensors(folder: Path, array: np.ndarray) -> Path:
 
 
 KINDS: list[Write] = [
-    one_npy, fortran_npy, npy_shards, one_parquet, one_row_group, parquet_dataset, lists, fixed_lists, tensors,
+    one_npy, fortran_npy, npy_shards, one_parquet, one_row_group, parquet_dataset, shuffled_dataset, lists,
+    dotted_lists, fixed_lists, tensors,
 ]  # fmt: skip
 
 

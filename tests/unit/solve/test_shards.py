@@ -149,11 +149,25 @@ def test_what_lies_inside_the_threshold_is_added_up_without_the_rows_left_out(sh
 def test_a_scan_scores_the_rows_and_names_the_bad_ones_by_their_number(shards: int) -> None:
     array = softmax_rows(6_000, 100)
     costs, problems = rows_in(array, shards).scan(entropy, 1e-3)
-    assert problems == []
+    assert problems == (0, [])
     np.testing.assert_allclose(costs.values(), -entropy(array), rtol=1e-12)
     array[[5, 5_999]] *= 2
     _, problems = rows_in(array, shards).scan(None, 1e-3)
-    assert problems == ["row 5 sums to 2", "row 5999 sums to 2"]
+    assert problems == (2, ["row 5 sums to 2", "row 5999 sums to 2"])
+    array[2_000:] *= 2
+    _, problems = rows_in(array, shards).scan(None, 1e-3)
+    assert problems == (4_001, ["row 5 sums to 2", "row 2000 sums to 2", "row 2001 sums to 2"])
+
+
+@pytest.mark.parametrize("shards", SHARDS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_large_probabilities_of_some_classes_are_counted_and_added_up(dtype: type, shards: int) -> None:
+    array = softmax_rows(6_000, 100, dtype)
+    classes = np.array([3, 99, 0])
+    counts, sums = rows_in(array, shards).above(classes, 0.1)
+    columns = array[:, classes].astype(float)
+    assert counts.tolist() == (columns > np.float64(dtype(0.1))).sum(axis=0).tolist()
+    np.testing.assert_allclose(sums, np.where(columns > np.float64(dtype(0.1)), columns, 0).sum(axis=0), rtol=1e-12)
 
 
 def test_probabilities_of_a_class_make_a_column() -> None:

@@ -150,3 +150,11 @@ def test_numbers_that_make_no_sparse_softmax_are_refused() -> None:
         tailwise.select(TopK(np.full((9, 2), 0.4), np.zeros((9, 2), dtype=int), 3), 2)
     with pytest.raises(BadInput, match="margins"):
         tailwise.select(TopK.of(softmax_rows(9, 5, seed=8), 1), 2, score="margin")
+
+
+def test_the_largest_of_a_file_are_those_of_the_array(tmp_path: Path) -> None:
+    dense = softmax_rows(50, 8, 0)
+    np.save(tmp_path / "p.npy", dense)
+    one, other = TopK.of(dense, 3), TopK.of(tmp_path / "p.npy", 3)
+    assert np.array_equal(one.values, other.values)
+    assert np.array_equal(one.classes, other.classes)

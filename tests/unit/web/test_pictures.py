@@ -19,7 +19,7 @@ from tailwise.campaign.images import list_images, quarantine
 from tailwise.errors import BadFile, UnknownName
 from tailwise.web import pictures
 from tailwise.web.gate import Gate
-from tailwise.web.pictures import ByteCache, Picture, Pictures, TooManyPictures
+from tailwise.web.pictures import ByteCache, Picture, Pictures, TooManyPictures, seal_of, seals_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12), st.booleans()), max_size=60))
@@ -27,7 +27,7 @@ def test_the_cache_keeps_what_was_used_last_and_fits(steps: list[tuple[int, int,
     """Compared with a list that is cut from its old end until it fits."""
     cache, expected = ByteCache(10), OrderedDict[int, int]()
     for name, size, put in steps:
-        wanted = (str(name), 160)
+        wanted = (str(name), 160, None)
         if not put:
             found = cache.get(wanted)
             assert (len(found.content) if found else None) == expected.get(name)
@@ -77,6 +77,31 @@ def test_a_picture_that_was_made_is_not_made_again(campaign: Campaign, made: Pic
 
     first, second = asyncio.run(twice())
     assert first is second
+
+
+def test_with_a_seal_a_picture_is_made_of_these_bytes_or_not_at_all(
+    campaign: Campaign, made: Pictures, tmp_path: Path
+) -> None:
+    image = list_images(campaign.ledger)[0]
+    before = seal_of(image)
+    old = asyncio.run(made.get(image.key, 160, before))
+    Image.new("RGB", (300, 200), (0, 250, 0)).save(tmp_path / "images" / "0.png")
+    with pytest.raises(BadFile, match="has changed; run `tailwise init`"):
+        asyncio.run(made.get(image.key, 512, before))
+    campaign.index()
+    after = seal_of(list_images(campaign.ledger)[0])
+    assert after != before
+    with pytest.raises(BadFile, match="they have changed; load the page anew"):
+        asyncio.run(made.get(image.key, 512, before))
+    new = asyncio.run(made.get(image.key, 160, after))
+    assert (new.content, new.etag) != (old.content, old.etag)
+    assert asyncio.run(made.get(image.key, 160, before)) is old, "these bytes never look different"
+
+
+def test_the_seals_of_many_are_those_of_each(campaign: Campaign) -> None:
+    images = list_images(campaign.ledger)[1:]
+    assert seals_of(campaign.ledger, [image.id for image in images]) == {image.id: seal_of(image) for image in images}
+    assert seals_of(campaign.ledger, []) == {}
 
 
 def test_many_who_ask_for_the_same_get_the_same(campaign: Campaign, made: Pictures) -> None:

@@ -17,9 +17,9 @@ from tailwise.campaign.classes import add_classes
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.errors import BadFile, BadInput, LedgerBusy, NewerLedger, PoolExhausted, UnknownName
-from tailwise.web import static_files, tallies
+from tailwise.web import label_control, static_files, tallies
 from tailwise.web.guesses import Guessed, Guesses
-from tailwise.web.label_control import Control, read_control
+from tailwise.web.label_control import Control, Controls, read_control
 from tailwise.web.refusal import Refusal, refusal_of
 from tailwise.web.sight import Glimpse
 from tailwise.web.tallies import Ask, Tallies
@@ -137,6 +137,7 @@ def test_a_round_is_counted_by_person_and_class(ledger: Ledger) -> None:
         found = counted.of_round(asking(ledger), 1)
         assert (found.mine, found.realised) == ({"ada": 2, "bob": 1}, {1: 1, 2: 1})
         assert (found.progress.done, found.progress.remaining) == (2, 1)
+        assert found.skipped == 0
         open_round(ledger, [Pick(4)], budget=1, strategy="random")
         assert counted.of_round(asking(ledger), 2).mine == {"bob": 1}
 
@@ -267,3 +268,30 @@ def test_without_choices_our_own_names_are_used(config: str | None) -> None:
 def test_a_configuration_that_is_none_is_refused(config: str) -> None:
     with pytest.raises(BadInput):
         read_control(config)
+
+
+# Labelling configurations by project.
+
+
+def with_alias(alias: str) -> str:
+    return f'<View><Choices name="kind" toName="img"><Choice value="owl" alias="{alias}"/></Choices></View>'
+
+
+def test_a_message_without_a_configuration_is_read_by_the_last_one_of_its_project() -> None:
+    known = Controls()
+    assert known.learn(1, None).shown("o") == "o"
+    known.learn("1.1762905600", with_alias("o"))
+    known.learn({"id": 2}, with_alias("x"))
+    assert known.learn({"id": 1}, None).shown("o") == "owl"
+    assert known.learn("2", None).shown("o") == "o"
+    known.learn(1, with_alias("u"))
+    assert known.learn(1, None).shown("u") == "owl"
+
+
+def test_configurations_of_very_many_projects_are_read_but_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_control, "MOST_PROJECTS", 2)
+    known = Controls()
+    for number in range(3):
+        assert known.learn(number, with_alias("o")).shown("o") == "owl"
+    assert [known.learn(number, None).shown("o") for number in range(3)] == ["owl", "owl", "o"]
+    assert known.learn(1, with_alias("u")).shown("u") == known.learn(1, None).shown("u") == "owl"

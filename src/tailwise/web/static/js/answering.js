@@ -6,7 +6,7 @@ import { answered, latest, moved, movedTo, shown, standing, takenBack, toOpen } 
 import { toast } from './toast.js';
 
 /** @typedef {import('./types.js').Kind} Kind @typedef {import('./types.js').Op} Op */
-/** @typedef {{image: string, kind: Kind, class_id: number|null}} Said */
+/** @typedef {{image: string, seal?: string, kind: Kind, class_id: number|null}} Said */
 
 const LONGEST = 600; // seconds: more than that was a break
 
@@ -27,7 +27,7 @@ export function makeAnswering(outbox, tab, tabs) {
   /** @param {Said[]} said @param {string[]} keys @param {number} seconds for each */
   function record(said, keys, seconds) {
     let { line } = store.get();
-    said.forEach(({ image, kind, class_id }, at) => (line = answered(line, image, { key: keys[at], kind, class_id })));
+    said.forEach(({ image, seal, kind, class_id }, at) => (line = answered(line, { key: image, seal }, { key: keys[at], kind, class_id })));
     store.set({ line });
     tabs.answered(said.map((one) => one.image));
     return outbox.add(said.map((one, at) => op({ type: 'answer', key: keys[at], seconds, ...one })));
@@ -40,7 +40,7 @@ export function makeAnswering(outbox, tab, tabs) {
     if (!item || !annotator) return;
     const before = standing(item);
     const again = before?.kind === kind && before.class_id === class_id;
-    if (!again) void record([{ image: item.key, kind, class_id }], [newKey()], pause());
+    if (!again) void record([{ image: item.key, seal: item.seal, kind, class_id }], [newKey()], pause());
     const now = store.get().line;
     // Looking back, the next step is forward; at work, it is the next image without an answer.
     store.set({ line: before ? moved(now, 1) : toOpen(now) });
@@ -71,11 +71,18 @@ export function makeAnswering(outbox, tab, tabs) {
     await outbox.add(gone.map((one) => op({ type: 'undo', key: newKey(), image: one.image, undoes: one.answer.key })));
   }
 
-  /** End a conflict. @param {string} image @param {number|null} class_id null: other */
+  /** End a conflict; gives the key of the settlement. @param {string} image @param {number|null} class_id null: other */
   function settle(image, class_id) {
     const kind = class_id === null ? 'settle-other' : 'settle-label';
-    void outbox.add([op({ type: 'settle', key: newKey(), image, kind, class_id })]);
+    const key = newKey();
+    void outbox.add([op({ type: 'settle', key, image, kind, class_id })]);
+    return key;
   }
 
-  return { say, sayAll, undo, settle, onShow: () => onShow };
+  /** Take a settlement back. Returns when that is on this browser's disk. @param {string} image @param {string} undoes its key */
+  function unsettle(image, undoes) {
+    return outbox.add([op({ type: 'undo', key: newKey(), image, undoes })]);
+  }
+
+  return { say, sayAll, undo, settle, unsettle, onShow: () => onShow };
 }

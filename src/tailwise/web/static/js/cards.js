@@ -34,9 +34,9 @@ function roundCard({ server }) {
   const left = rate > 0 && round.remaining ? ` · about ${duration(round.remaining / rate)} left` : '';
   return [
     title(`Round ${round.id}`),
-    h('p', { class: 'figure' }, h('b', {}, round.answered), h('span', { class: 'soft' }, ` of ${wanted}`), h('span', { class: 'end soft' }, percent(wanted ? round.answered / wanted : 1))),
+    h('p', { class: 'figure' }, h('b', {}, round.answered - round.skipped), h('span', { class: 'soft' }, ` of ${wanted} answered`), h('span', { class: 'end soft' }, percent(wanted ? round.answered / wanted : 1))),
     progressBar(round.answered, wanted, `Round ${round.id}`),
-    h('p', { class: 'soft small' }, rate > 0 ? `${Math.round(rate)} a minute${left}` : `${counted(round.mine ?? 0, 'answer')} by you`),
+    h('p', { class: 'soft small' }, round.skipped ? `${round.skipped} skipped · ` : '', rate > 0 ? `${Math.round(rate)} a minute${left}` : `${counted(round.mine ?? 0, 'answer')} by you`),
   ];
 }
 

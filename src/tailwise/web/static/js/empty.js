@@ -50,12 +50,18 @@ const MESSAGES = {
   'no classes': () => message('images', 'No classes yet', 'Stop the server, add them with “tailwise classes CAMPAIGN --add NAME”, and start it again with “tailwise label”.'),
   'no round': (_, next) => message('spark', 'No round yet', 'The first batch is chosen for variety: without labels there is no model to ask yet.', next),
   complete: ({ server }, next) =>
-    message('check', `Round ${server?.round?.id} is complete`, `${counted(server?.round?.answered ?? 0, 'image is', 'images are')} answered, and all of it is on disk. Now the model learns from it and chooses the images that help most.`, next, conflictHint(server?.conflicts ?? 0), backHint()),
+    message('check', `Round ${server?.round?.id} is complete`, `${answeredText(server?.round)}, and all of it is on disk. Now the model learns from it and chooses the images that help most.`, next, conflictHint(server?.conflicts ?? 0), backHint()),
   soon: () => message('check', 'Saving …', 'The last answers are on their way.'),
   'in another tab': ({ elsewhere }) => message('images', 'The rest is in your other tab', `${counted(elsewhere, 'image is', 'images are')} open there.`),
   'with others': ({ server }) =>
     message('people', 'Nothing left for you in this round', `${counted(server?.round?.remaining ?? 0, 'image still waits', 'images still wait')}: for answers of other people, or with people who hold them now. What they leave comes back here by itself.`, backHint()),
 };
+
+/** @param {import('./types.js').Round|null|undefined} round */
+function answeredText(round) {
+  const { answered = 0, skipped = 0 } = round ?? {};
+  return `${counted(answered - skipped, 'image is', 'images are')} answered${skipped ? `, ${skipped} skipped` : ''}`;
+}
 
 /** @param {number} conflicts */
 function conflictHint(conflicts) {

@@ -70,7 +70,7 @@ export function makeGrid({ sayAll, release, quiet, tabs }) {
     place.dataset.ready = String(pictures.length);
     title.replaceChildren(...(klass && pictures.length ? ['Are these all ', nameTag(className(state, klass)), '?'] : ['Grid']));
     chips.replaceChildren(...liveClasses(state).map(chip));
-    tiles.show(pictures.map((one) => ({ key: one.key, url: imageUrl(one.key, 160), sharp: imageUrl(one.key, 512), note: one.prelabel ? percent(one.prelabel.confidence) : '' })));
+    tiles.show(pictures.map((one) => ({ key: one.key, url: imageUrl(one, 160), sharp: imageUrl(one, 512), note: one.prelabel ? percent(one.prelabel.confidence) : '' })));
     empty.hidden = pictures.length > 0;
     empty.replaceChildren(...(pictures.length ? [] : [emptyText(state)]));
     count();
@@ -97,9 +97,9 @@ export function makeGrid({ sayAll, release, quiet, tabs }) {
     if (!pictures.length || klass === null) return;
     const mine = ++turn;
     const proposed = klass;
-    const said = pictures.flatMap(({ key }) => {
+    const said = pictures.flatMap(({ key, seal }) => {
       const mark = marks.has(key) ? marks.get(key) : { kind: 'label', class_id: proposed };
-      return mark ? [{ image: key, ...mark }] : [];
+      return mark ? [{ image: key, seal, ...mark }] : [];
     });
     const out = pictures.filter(({ key }) => marks.get(key) === null);
     for (const { key } of out) left.add(key);
@@ -154,7 +154,7 @@ function emptyText(state) {
 
 /** @param {import('./state.js').PageState} state */
 function emptyReason(state) {
-  if (state.server?.settings?.blind) return 'This campaign is labelled blind: no class is proposed.';
+  if (state.server?.settings?.blind) return 'This campaign is labelled blind. A grid would show what the model thinks, so images come one by one.';
   if (isBlind(state)) return 'You are labelling blind. Press b to see what the model proposes.';
   if (!state.server?.round) return 'There is no round yet.';
   return 'No image of this round is proposed for this class any more. In the first round there is no model yet, so nothing is proposed at all.';

@@ -25,6 +25,13 @@ const SECTIONS = [
     [['1', '–', '0'], 'another class for this image'],
     [['⏎'], 'accept all the others'],
   ]],
+  ['Conflicts', [
+    [['c'], 'images on which people differ'],
+    [['1', '–', '0'], 'settle it as this class'],
+    [['o'], 'settle it as other'],
+    [['←', '→'], 'conflicts before and after'],
+    [['u'], 'take the last settlement back'],
+  ]],
   ['Page', [
     [['l', 'g', 'c', 'r'], 'label, grid, conflicts, rounds'],
     [['p'], 'progress and balance'],

@@ -75,7 +75,7 @@ makeSaveStatus({
 announceRounds();
 const help = makeHelp();
 const prompt = makeNamePrompt((name) => void session.rename(name));
-const conflicts = makeConflicts({ settle: answering.settle });
+const conflicts = makeConflicts({ settle: answering.settle, unsettle: answering.unsettle, quiet: session.quiet });
 const rounds = makeRounds();
 const grid = makeGrid({
   sayAll: answering.sayAll,
@@ -90,13 +90,14 @@ const grid = makeGrid({
 gridImages = grid.images;
 
 const pages = {
-  help: help.open, panel: togglePanel, theme: nextTheme, blind, undo,
+  help: help.open, panel: togglePanel, theme: nextTheme, blind,
   label: () => go('label'), grid: () => go('grid'), conflicts: () => go('conflicts'), rounds: () => go('rounds'), escape: () => go('label'),
 };
 /** @type {Record<string, import('./keys.js').Bindings>} */
 const KEYS = {
   label: {
     ...pages,
+    undo,
     digit: (event) => {
       const klass = liveClasses(store.get())[Number(placeOf(event))];
       if (klass) choose(klass.id);
@@ -121,8 +122,9 @@ const KEYS = {
       if (id) conflicts.choose(id);
     },
     other: () => conflicts.choose(null), left: () => conflicts.move(-1), right: () => conflicts.move(1), zoom: conflicts.zoom,
+    undo: () => void conflicts.undo(),
   },
-  rounds: pages,
+  rounds: { ...pages, undo: () => toast('Nothing to undo here: undo takes back answers in Label (l) and settlements in Conflicts (c)') },
 };
 listenToKeys(() => KEYS[store.get().view] ?? pages);
 

@@ -13,10 +13,12 @@ export function nextRoundPanel({ quiet = false } = {}) {
   const budget = /** @type {HTMLInputElement} */ (h('input', { type: 'number', min: '1', max: String(LARGEST), inputMode: 'numeric', class: 'budget' }));
   const button = h('button', { class: quiet ? 'plain' : 'main', type: 'button', 'data-act': 'next', onclick: start }, icon('spark'), h('span', {}, ''));
   const size = h('label', { class: 'size' }, 'Images in the batch', budget);
+  const tells = h('p', { class: 'tells soft small' });
   const bar = h('div', { class: 'job', hidden: true });
   const fault = h('p', { class: 'fault', role: 'alert' });
-  const panel = h('div', { class: 'next-round' }, h('div', { class: 'next-row' }, button, size), bar, fault);
+  const panel = h('div', { class: 'next-round' }, h('div', { class: 'next-row' }, button, size), tells, bar, fault);
   let asked = false;
+  budget.addEventListener('input', () => update(store.get()));
 
   async function start() {
     if (!budget.reportValidity()) return;
@@ -24,7 +26,9 @@ export function nextRoundPanel({ quiet = false } = {}) {
     fault.textContent = '';
     button.toggleAttribute('disabled', true);
     try {
-      await post('/api/next', budget.value ? { budget: Number(budget.value) } : {});
+      const { next } = store.get().server ?? {};
+      const usual = next && next.left < next.budget && next.left ? { budget: next.left } : {}; // all that are left
+      await post('/api/next', budget.value ? { budget: Number(budget.value) } : usual);
     } catch (trouble) {
       if (trouble instanceof Refused && !trouble.denied) fault.textContent = trouble.message;
       else note(trouble);
@@ -44,8 +48,10 @@ export function nextRoundPanel({ quiet = false } = {}) {
     const left = server?.round && !server.round.complete ? server.round.remaining : 0;
     button.toggleAttribute('disabled', running || asked || link !== 'up' || left > 0);
     button.title = left ? `${counted(left, 'image')} of this round to go` : '';
-    budget.placeholder = String(server?.round?.budget ?? 'auto');
+    budget.placeholder = String(batchOf(server) || '');
     size.hidden = running;
+    tells.hidden = running || !server?.next;
+    tells.textContent = batchText(server, budget.value ? Number(budget.value) : batchOf(server));
     bar.hidden = !running;
     if (running) {
       const share = Math.round(100 * (job.share ?? 0));
@@ -57,6 +63,19 @@ export function nextRoundPanel({ quiet = false } = {}) {
 
   store.watch((state) => [state.server, state.link], update);
   return panel;
+}
+
+/** How many images are chosen where no number is typed. @param {import('./types.js').ServerState|null} server */
+function batchOf(server) {
+  return Math.min(server?.next?.budget ?? 0, server?.next?.left ?? 0);
+}
+
+/** @param {import('./types.js').ServerState|null} server @param {number} size */
+function batchText(server, size) {
+  const left = server?.next?.left ?? 0;
+  if (!left) return 'No image is left to choose from.';
+  if (size > left) return `Only ${counted(left, 'image is', 'images are')} left to choose from.`;
+  return size === left ? `All ${counted(left, 'image')} that are left will be chosen.` : `${size.toLocaleString('en')} of ${counted(left, 'image')} will be chosen.`;
 }
 
 /** Say when a batch that was being chosen is there, or has failed. */

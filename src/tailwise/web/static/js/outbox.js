@@ -29,7 +29,7 @@ export function requestFor(batch) {
   if (type === 'undo') return ['/api/undo', { annotator, key, ...(undoes ? { undoes } : {}) }];
   const klass = (/** @type {number|null|undefined} */ id) => (id === null || id === undefined ? {} : { class_id: id });
   if (type === 'settle') return ['/api/settle', { annotator, key, image, kind, ...klass(class_id) }];
-  const answers = batch.map((op) => ({ key: op.key, image: op.image, kind: op.kind, seconds: op.seconds, at: op.at, ...klass(op.class_id) }));
+  const answers = batch.map((op) => ({ key: op.key, image: op.image, seal: op.seal || undefined, kind: op.kind, seconds: op.seconds, at: op.at, ...klass(op.class_id) }));
   return ['/api/answers', { annotator, answers }];
 }
 

@@ -114,6 +114,8 @@ export async function startSession(campaign, alsoHeld) {
     if (waiting) void outbox.flush();
     void lease.refill();
   });
+  // While the server was away, images may have got other bytes.
+  store.watch((state) => [state.link], ({ link }) => link === 'up' && void lease.refill({ renew: true }));
   // What a tab that crashed has left behind.
   setInterval(async () => (await outbox.strays()) && void outbox.adopt(await tabs.rollCall()), ORPHANS);
   addEventListener('pagehide', () => {

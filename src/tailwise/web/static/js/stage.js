@@ -26,10 +26,10 @@ export function makeStage({ move, accept, zoomChanged }) {
     of.classList.toggle('tiny', loaded && Math.max(of.naturalWidth, of.naturalHeight) <= TINY);
   }
 
-  store.watch((state) => [shown(state.line)?.key], (state) => {
+  store.watch((state) => [shown(state.line)?.key, shown(state.line)?.seal], (state) => {
     const item = shown(state.line);
     image?.remove();
-    image = item ? picture(item.key) : null;
+    image = item ? picture(item) : null;
     if (image) {
       const now = image;
       now.alt = 'The image to label';

@@ -6,6 +6,8 @@ import { movedTo, standing } from './timeline.js';
 
 const AROUND = 4;
 
+/** @typedef {import('./types.js').Picture} Picture */
+
 export function makeStrip() {
   const strip = byId('strip');
   /** @type {Map<string, HTMLElement>} */ let thumbs = new Map();
@@ -15,9 +17,10 @@ export function makeStrip() {
     const { items, cursor } = state.line;
     const first = Math.max(0, Math.min(cursor - AROUND, items.length - 2 * AROUND - 1));
     const near = items.slice(first, first + 2 * AROUND + 1);
-    const next = new Map(near.map((item) => [item.key, thumbs.get(item.key) ?? thumb(item.key)]));
+    const name = (/** @type {Picture} */ { key, seal }) => `${key} ${seal}`;
+    const next = new Map(near.map((item) => [name(item), thumbs.get(name(item)) ?? thumb(item)]));
     near.forEach((item, at) => {
-      const place = /** @type {HTMLElement} */ (next.get(item.key));
+      const place = /** @type {HTMLElement} */ (next.get(name(item)));
       const answer = standing(item);
       const said = answer ? answerText(state, answer) : '';
       place.toggleAttribute('data-now', first + at === cursor);
@@ -33,10 +36,10 @@ export function makeStrip() {
   });
 }
 
-/** @param {string} key */
-function thumb(key) {
-  const go = () => store.set({ line: movedTo(store.get().line, key) });
+/** @param {Picture} item */
+function thumb(item) {
+  const go = () => store.set({ line: movedTo(store.get().line, item.key) });
   return h('li', { class: 'thumb' },
-    h('button', { type: 'button', tabIndex: -1, onclick: go }, h('img', { src: imageUrl(key, 160), alt: '', loading: 'lazy', draggable: false })),
+    h('button', { type: 'button', tabIndex: -1, onclick: go }, h('img', { src: imageUrl(item, 160), alt: '', loading: 'lazy', draggable: false })),
     h('span', { class: 'said', dir: 'auto' }));
 }

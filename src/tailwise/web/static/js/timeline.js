@@ -22,27 +22,29 @@ export const open = (line) => line.items.filter((item) => !item.answers.length);
 /**
  * Earlier answers, oldest first, before everything else.
  * @param {Timeline} line
- * @param {{key: string, image: string, kind: any, class_id: number|null}[]} past
+ * @param {{key: string, image: string, seal?: string, kind: any, class_id: number|null}[]} past
  * @returns {Timeline}
  */
 export function withPast(line, past) {
   const known = new Set(line.items.map((item) => item.key));
   /** @type {Map<string, Item>} */ const items = new Map();
   let turn = line.turn;
-  for (const { key, image, kind, class_id } of past) {
+  for (const { key, image, seal, kind, class_id } of past) {
     if (known.has(image)) continue;
     const before = items.get(image)?.answers ?? [];
     items.delete(image); // an answer that was changed stands where it was changed
-    items.set(image, { key: image, answers: [...before, { key, kind, class_id, saved: true, turn: ++turn }] });
+    items.set(image, { key: image, seal, answers: [...before, { key, kind, class_id, saved: true, turn: ++turn }] });
   }
   return { items: [...items.values(), ...line.items], cursor: line.cursor + items.size, turn };
 }
 
-/** Images at the end, those known already left out. @param {Timeline} line @param {Picture[]} pictures @returns {Timeline} */
+/** Images at the end; those known already stay where they are, as they are now. @param {Timeline} line @param {Picture[]} pictures @returns {Timeline} */
 export function withPictures(line, pictures) {
   const known = new Set(line.items.map((item) => item.key));
   const fresh = pictures.filter((picture) => !known.has(picture.key)).map((picture) => ({ ...picture, answers: [] }));
-  return { ...line, items: [...line.items, ...fresh] };
+  const now = new Map(pictures.map((picture) => [picture.key, picture]));
+  const changed = (/** @type {Item} */ item) => now.has(item.key) && now.get(item.key)?.seal !== item.seal;
+  return { ...line, items: [...line.items.map((item) => (changed(item) ? { ...item, ...now.get(item.key) } : item)), ...fresh] };
 }
 
 /** Images to come next, before the one on show. @param {Timeline} line @param {Picture[]} pictures @returns {Timeline} */
@@ -86,13 +88,14 @@ const onOpen = (line) => (line.cursor < line.items.length ? line : toOpen(line))
 
 /**
  * Record an answer; the image is added if the timeline does not have it yet.
- * @param {Timeline} line @param {string} image @param {Omit<Answer, 'turn'|'saved'>} answer @returns {Timeline}
+ * @param {Timeline} line @param {Picture} picture @param {Omit<Answer, 'turn'|'saved'>} answer @returns {Timeline}
  */
-export function answered(line, image, answer) {
+export function answered(line, picture, answer) {
+  const { key: image } = picture;
   const turn = line.turn + 1;
   const given = { ...answer, saved: false, turn };
   const known = line.items.some((item) => item.key === image);
-  const items = known ? line.items : [{ key: image, answers: [] }, ...line.items];
+  const items = known ? line.items : [{ ...picture, answers: [] }, ...line.items];
   const cursor = known ? line.cursor : line.cursor + 1;
   return { items: items.map((item) => (item.key === image ? { ...item, answers: [...item.answers, given] } : item)), cursor, turn };
 }

@@ -4,7 +4,7 @@
  * @typedef {{id: number, name: string, retired: boolean}} Klass
  * @typedef {{class_id: number, confidence: number}} Guess
  * @typedef {{class_id: number, confidence: number, top?: Guess[]}} Prelabel
- * @typedef {{key: string, width?: number, height?: number, prelabel?: Prelabel|null, rank?: number}} Picture
+ * @typedef {{key: string, seal?: string, width?: number, height?: number, prelabel?: Prelabel|null, rank?: number}} Picture
  *
  * @typedef {'label'|'other'|'skip'} Kind
  * @typedef {{key: string, kind: Kind, class_id: number|null, saved: boolean, turn: number}} Answer
@@ -14,15 +14,15 @@
  *
  * @typedef {'answer'|'undo'|'settle'} OpType
  * @typedef {{seq?: number, type: OpType, key: string, annotator: string, tab: string, image: string,
- *   kind?: string, class_id?: number|null, undoes?: string|null, seconds?: number, at?: number}} Op
+ *   seal?: string, kind?: string, class_id?: number|null, undoes?: string|null, seconds?: number, at?: number}} Op
  *   what waits in the outbox
  * @typedef {{op: Op, message: string}} Refusal         an operation that the server will never take
  *
- * @typedef {{id: number, budget: number, answered: number, remaining: number, complete: boolean, mine?: number}} Round
+ * @typedef {{id: number, budget: number, answered: number, skipped: number, remaining: number, complete: boolean, mine?: number}} Round
  * @typedef {{class_id: number, labelled: number, round_labelled: number, expected: number|null, target: number|null}} Share
  * @typedef {{state: 'idle'|'running'|'done'|'failed', share?: number|null, what?: string, error?: string|null}} Job
  * @typedef {{campaign: {id: string, name: string}, classes: Klass[], round: Round|null, balance: Share[],
  *   settings: {overlap: number, blind: boolean}, job: Job, annotators: string[], conflicts: number,
- *   images: {usable: number}}} ServerState
+ *   images: {usable: number}, next: {budget: number, left: number}|null}} ServerState
  */
 export {};
