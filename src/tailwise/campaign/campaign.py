@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadFile, BadInput
 from ..types import Progress, unheard
-from .answers import Answer, Conflict, Recorded, Undone, conflicts, record, settle, undo
+from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
 from .classes import (
     Klass,
     add_class,
@@ -214,8 +214,7 @@ class Campaign:
         The answers stay beside the decision, and the last decision counts.
         """
         row = locate(self.ledger, image)
-        said = self.ledger.read("SELECT 1 FROM verdict WHERE image_id = ? AND outcome <> 'skipped'", (row.id,))
-        if not said:
+        if not is_answered(self.ledger, row.id):
             raise BadInput(f"asked to settle {row.path}, which nobody has answered; label it instead")
         number = self._class_in_use(cls)
         return settle(self.ledger, key=key or uuid.uuid4().hex, image=row.id, annotator=annotator, class_id=number)
