@@ -132,12 +132,15 @@ def find_image(ledger: Ledger, key: str | int) -> ImageRow:
 
 
 def locate(ledger: Ledger, name: str | Path) -> ImageRow:
-    """An image by its key, by its path below a folder of the campaign, or by its absolute path."""
+    """An image by its key, by its path below a folder of the campaign, or by its absolute path.
+
+    Where two folders hold images of the same name, the path may begin with the folder's, as in exports.
+    """
     text = str(name)
     rows = []
     if name_is_unicode(text):
         rows = ledger.read("SELECT * FROM image WHERE key = ? OR path = ? ORDER BY id", (text, text))
-        rows = rows or _by_whole_path(ledger, text)
+        rows = rows or _by_folder_name(ledger, text) or _by_whole_path(ledger, text)
     if len({row["id"] for row in rows}) > 1:
         raise UnknownName(f"{text} is the name of {len(rows)} images, in different folders; give the whole path")
     if not rows:
@@ -145,6 +148,17 @@ def locate(ledger: Ledger, name: str | Path) -> ImageRow:
             f"{text[:200]!r} is no image of this campaign; name one by its path or its key, or index its folder"
         )
     return image_row(rows[0])
+
+
+def _by_folder_name(ledger: Ledger, name: str) -> list[sqlite3.Row]:
+    """Rows of a path that begins with the name of a folder."""
+    return [
+        row
+        for number, folder in folder_names(ledger).items() if folder and name.startswith(f"{folder}/")
+        for row in ledger.read(
+            "SELECT * FROM image WHERE folder_id = ? AND path = ?", (number, name.removeprefix(f"{folder}/"))
+        )
+    ]  # fmt: skip
 
 
 def _by_whole_path(ledger: Ledger, name: str) -> list[sqlite3.Row]:

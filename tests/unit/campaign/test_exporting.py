@@ -215,6 +215,17 @@ def test_lists_without_hashes_tell_folders_apart_that_share_names(two_folders: C
     assert import_file(two_folders, out / "annotations.zip", annotator="ann") == Imported(same=3)
 
 
+def test_what_an_export_calls_an_image_names_it_in_python_too(two_folders: Campaign) -> None:
+    two_folders.label("two/0.png", "cat", annotator="bob")
+    assert [one.path for one in records(two_folders, every_answer=True)] == [
+        "one/0.png",
+        *["two/0.png"] * 2,
+        "two/1.png",
+    ]
+    with pytest.raises(UnknownName, match="is the name of 2 images, in different folders"):
+        two_folders.label("0.png", "cat")
+
+
 def test_label_studio_finds_images_below_the_folder_that_holds_both(two_folders: Campaign, tmp_path: Path) -> None:
     out = export(two_folders, tmp_path / "out", format="label-studio")
     tasks = json.loads((out / "tasks.json").read_text())

@@ -15,7 +15,7 @@ from ...errors import BadFile
 from . import classes_file
 from .base import FORMATS, Loaded, Record, Source, all_classes
 from .classes_file import ClassesFile, read_classes_file
-from .copies import CHUNK, check_folder, copy_image, fresh_folder, listed_records, write_about
+from .copies import check_folder, copy_image, fresh_folder, listed_records, write_about
 from .folders import home_of
 from .found import class_names, class_tree, reconciled
 from .safe_names import Taken, class_folders, safe_name, stem_and_ending
@@ -177,11 +177,7 @@ def _parsed(line: str, where: str, classes: Sequence[str]) -> tuple[str, list[st
 
 
 def _hash(archive: ZipFile, name: str) -> str:
-    digest = hashlib.sha256()
-    with archive.open(name) as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+    return hashlib.sha256(member(archive, name)).hexdigest()
 
 
 def _shown(name: str) -> bool:
