@@ -16,8 +16,9 @@ help: ## Show these targets
 demo: .venv/base.stamp ## Run a whole long-tailed experiment on embedded digits: a table of gains, a report
 	@$(BIN)/tailwise demo
 
+# Files in the order of their names: those with few and slow tests come first, and are not left to the end for one process.
 test: lint types browser ## Run everything that CI runs: lint, types, tests, doctests, coverage
-	@$(ONE_THREAD) $(BIN)/python -m pytest --cov --cov-report=term -n 2 --dist loadfile
+	@$(ONE_THREAD) $(BIN)/python -m pytest --cov --cov-report=term -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/dev.stamp ## Check style and formatting
 	@$(BIN)/ruff check $(SOURCES)
