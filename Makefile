@@ -8,7 +8,7 @@ SOURCES := src tests benchmarks
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two processes with one thread each, never more
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types unit browser bench-speed bench-quality bench-faults clean
+.PHONY: help demo test lint format types unit browser bench-speed bench-quality bench-faults screens clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ bench-quality: .venv/dev.stamp ## Run the experiments behind docs/results (DATA=
 
 bench-faults: .venv/dev.stamp ## Kill campaigns 200 times, fill their disks, set their clocks: nothing is lost (ARGS=--quick)
 	@$(BIN)/python -m benchmarks.faults $(ARGS)
+
+screens: .venv/dev.stamp browser ## Make the pictures of the labelling page in docs/images again (five minutes)
+	@$(BIN)/python -m benchmarks.screens $(ARGS)
 
 clean: ## Remove caches and results; the virtual environments stay
 	@rm -rf build dist .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache tailwise-demo tailwise-runs
