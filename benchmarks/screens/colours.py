@@ -17,11 +17,23 @@ BITS = 2  # colours that differ in these alone are counted together
 def few_colours(png: bytes) -> bytes:
     """The same picture with a palette of its own, dithered."""
     picture = Image.open(io.BytesIO(png)).convert("RGB")
+    colours = best_palette(np.asarray(picture).reshape(-1, 3))
     palette = Image.new("P", (1, 1))
-    palette.putpalette(best_palette(np.asarray(picture).reshape(-1, 3)).tobytes())
+    palette.putpalette(colours.tobytes())
+    dithered = picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
     buffer = io.BytesIO()
-    picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(buffer, "PNG", optimize=True)
+    _exactly(picture, dithered, colours[:EXACT]).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
+
+
+def _exactly(picture: Image.Image, dithered: Image.Image, exact: NDArray[np.uint8]) -> Image.Image:
+    """Pillow takes a colour that is near; where there is the very one, it is taken."""
+    pixels, places = np.asarray(picture), np.array(dithered)
+    for place, colour in enumerate(exact):
+        places[(pixels == colour).all(axis=2)] = place
+    mended = Image.fromarray(places)  # grey, until it has a palette
+    mended.putpalette(dithered.getpalette() or [])
+    return mended
 
 
 def best_palette(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -14,7 +14,7 @@ from benchmarks.screens.leaves import FORMATS, TINTS, draw_leaf
 from benchmarks.screens.shapes import SHAPES, shape
 
 
-def pixels(kind: str, seed: int) -> np.ndarray:
+def drawn(kind: str, seed: int) -> np.ndarray:
     return np.asarray(draw_leaf(kind, np.random.default_rng(seed)))
 
 
@@ -24,10 +24,10 @@ def test_every_class_of_the_campaign_can_be_drawn() -> None:
 
 
 def test_equal_generators_draw_equal_leaves_and_others_do_not() -> None:
-    first = pixels("Maple", 3)
+    first = drawn("Maple", 3)
     assert first.shape[1::-1] in FORMATS
-    assert np.array_equal(first, pixels("Maple", 3))
-    assert not np.array_equal(first, pixels("Maple", 8))
+    assert np.array_equal(first, drawn("Maple", 3))
+    assert not np.array_equal(first, drawn("Maple", 8))
 
 
 @pytest.mark.parametrize("kind", list(SHAPES))
@@ -42,12 +42,14 @@ def test_a_leaf_is_about_as_long_as_it_should_be_and_its_veins_lie_within(kind: 
         assert (vein <= high + 0.05).all()
 
 
-def test_a_small_spot_keeps_its_colour_in_a_picture_of_few_colours() -> None:
+def test_small_spots_and_flat_grounds_keep_their_colour_in_a_picture_of_few_colours() -> None:
     shades = np.random.default_rng(0).integers([150, 60, 0], [250, 140, 60], (200, 200, 3)).astype(np.uint8)
     shades[90:96, 90:96] = (20, 120, 60)
+    shades[:20] = (254, 255, 253)
     buffer = io.BytesIO()
     Image.fromarray(shades).save(buffer, "PNG")
     stored = Image.open(io.BytesIO(few_colours(buffer.getvalue())))
     assert stored.mode == "P"
-    spot = np.asarray(stored.convert("RGB"))[90:96, 90:96].astype(int)
-    assert np.abs(spot - [20, 120, 60]).mean() < 8
+    pixels = np.asarray(stored.convert("RGB")).astype(int)
+    assert np.abs(pixels[90:96, 90:96] - [20, 120, 60]).mean() < 8
+    assert (pixels[:20] == [254, 255, 253]).all()
