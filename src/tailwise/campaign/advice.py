@@ -130,7 +130,8 @@ def _verdict(facts: Facts, leans: Mapping[str, str]) -> tuple[str, str]:
 def _pool(facts: Facts) -> list[Evidence]:
     left = {"candidates": float(facts.candidates), "budget": float(facts.budget)}
     if not facts.candidates:
-        return [Evidence("pool", "no", "No image is left to choose from: all are answered or set aside.", left)]
+        text = "No image is left to choose from: all are answered, in the open round, or set aside."
+        return [Evidence("pool", "no", text, left)]
     if facts.candidates < facts.budget:
         text = f"Only {many(facts.candidates, 'image')} of the {facts.budget} of a round are left to choose from."
         return [Evidence("pool", "unclear", text, left)]
