@@ -29,7 +29,7 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(final)
-        _sync_folder(final.parent)
+        sync(final.parent)
     except OSError as error:
         raise BadFile(f"cannot write {path}: {error.strerror or error}") from error
     finally:
@@ -57,9 +57,9 @@ def npy_bytes(array: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Have the disk hold a file, or the names in a folder, which makes a rename durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

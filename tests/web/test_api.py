@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from PIL import Image
 
 from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.ledger import Ledger
+from tailwise.web.child import MODULE
 from tailwise.web.serve import Options
 from tailwise.web.workshop import PREFIX
 
@@ -666,10 +668,16 @@ def test_one_job_at_a_time(fresh: Api) -> None:
 
 
 def child_of(process: int) -> int | None:
-    """A running child of a process, by the kernel's own book."""
+    """The process of a job, by the kernel's own book; other tests have children of other kinds."""
     found = Path(f"/proc/{process}/task").glob("*/children")
     numbers = [int(number) for path in found for number in path.read_text().split()]
-    return next(iter(numbers), None)
+    return next((number for number in numbers if MODULE.encode() in command_of(number)), None)
+
+
+def command_of(process: int) -> bytes:
+    with suppress(OSError):  # it has ended meanwhile
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
 
 
 def test_a_job_whose_process_is_killed_fails_and_the_server_lives(fresh: Api) -> None:

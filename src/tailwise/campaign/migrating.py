@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..errors import BadFile, LedgerBusy
+from ..files import sync
 
 FOLDER = Path(__file__).with_name("migrations")
 APPLICATION = int.from_bytes(b"TLWS", "big")
@@ -171,18 +172,10 @@ def _check(old: sqlite3.Connection, new: sqlite3.Connection, path: Path) -> None
 def _put_in_place(beside: Path, final: Path) -> None:
     """Sync and rename; the journal of the file that was there is empty, as its lock is held and it was read."""
     _journal(beside).unlink(missing_ok=True)  # empty, since the connection was closed
-    _sync(beside)
+    sync(beside)
     beside.replace(final)
-    _sync(final.parent)
+    sync(final.parent)
 
 
 def _journal(path: Path) -> Path:
     return path.with_name(f"{path.name}-journal")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

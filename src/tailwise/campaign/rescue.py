@@ -5,7 +5,6 @@ The damaged file is kept in every case. Where the tables can still be read, noth
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -15,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..errors import BadFile
+from ..files import sync
 from .ledger import BACKUPS, LEDGER_FILE
 from .locks import take_lock
 from .migrating import connect
@@ -146,7 +146,7 @@ def _put_in_place(home: Path, new: Path) -> Path:
     ledger = home / LEDGER_FILE
     kept = home / BACKUPS / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.sqlite"
     kept.parent.mkdir(exist_ok=True)
-    _sync(new)
+    sync(new)
     if ledger.exists():
         ledger.replace(kept)
     for end in ("-journal", "-wal", "-shm"):  # of the damaged file; would be played back into the new one
@@ -154,13 +154,5 @@ def _put_in_place(home: Path, new: Path) -> Path:
         if beside.exists():
             beside.replace(kept.with_name(f"{kept.name}{end}"))
     new.replace(ledger)
-    _sync(home)
+    sync(home)
     return kept
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
