@@ -145,7 +145,10 @@ def _judge(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
     note = f"a pass {answer['cold pass']:.2f} s, a read {answer['cold read']:.2f} s"
     yield sheet.at_least("throughput of a pass beside a plain read, from the disk", share, LIMITS["throughput"], note)
     cached = f"a pass {answer['pass']:.2f} s, a read {answer['read']:.2f} s"
-    yield sheet.tell("the same where the file is in memory", answer["read"] / answer["pass"], cached)
+    yield sheet.at_least(
+        "the same where the file is in memory", answer["read"] / answer["pass"], LIMITS["throughput"], cached
+    )
+    yield sheet.tell("throughput of the scan, where the file is in memory", answer["read"] / answer["scan"])
     yield sheet.tell("seconds of a pass", answer["pass"])
     yield sheet.tell("seconds of the scan", answer["scan"])
     yield sheet.tell("seconds", answer["seconds"])
@@ -155,6 +158,7 @@ def _judge(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
 
 ROW = Row(
     NAME,
-    "gap ≤ 1e-4, less than 1.5 GB resident; a pass has ≥ 60 % of the throughput of reading the file from the disk",
+    "gap ≤ 1e-4, less than 1.5 GB resident; a pass has ≥ 60 % of the throughput of reading the file, from "
+    "the disk and from memory",
     measure,
 )

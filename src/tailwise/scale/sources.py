@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 
 from ..campaign.scanning import Found, scan
 from ..errors import BadFile, BadInput
+from ..solve.stores import HALF_URL, URL
 
 BLOCK = 64  # images that a learner is asked about at once
 BLOCKS_PER_PIECE = 4  # that a worker reads in one go
@@ -154,7 +154,7 @@ def open_source(
 
 def refuse_url(place: str | Path, what: str) -> None:
     """Say that an address of an object store cannot be used here, before a folder of its name is made."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(place)):
+    if URL.match(str(place)) or HALF_URL.match(str(place)):
         raise BadInput(f"the {what} are at {place}, but must be in a folder of this machine; mount or copy them")
 
 
