@@ -290,26 +290,42 @@ INDEXER = """
 import sys
 from tailwise.campaign.images import index
 from tailwise.campaign.ledger import Ledger
+
+def ask(share, _what):
+    print(share, flush=True)
+    sys.stdin.readline()
+
 with Ledger.open(sys.argv[1]) as ledger:
-    index(ledger, sys.argv[2], lambda share, _what: print(share, flush=True))
+    index(ledger, sys.argv[2], ask)
 """
+
+
+def index_until_killed(home: Path, folder: Path, after: float) -> None:
+    """Let a process index up to its first commit, and kill it that many seconds later, in the batch after it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", INDEXER, home, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    committed = False
+    while not committed:
+        committed = float(process.stdout.readline()) > 0
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+    time.sleep(after)
+    process.kill()
+    process.communicate()
 
 
 @pytest.mark.slow
 def test_kill_9_in_the_middle_of_indexing_loses_nothing_and_doubles_nothing(empty: Ledger, tmp_path: Path) -> None:
-    folder, home, total = tmp_path / "many", empty.folder, 4 * BATCH
+    folder, home, total = tmp_path / "many", empty.folder, 6 * BATCH
     put(folder, {f"{n:05d}.bmp": shade(n) for n in range(total)})
     empty.close()
     dice = np.random.default_rng(1)
     counts, kills = [0], 0
     while counts[-1] < total and kills < 20:
-        process = subprocess.Popen([sys.executable, "-c", INDEXER, home, folder], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        while float(process.stdout.readline() or 1.0) == 0.0:
-            pass  # until some are committed
-        time.sleep(float(dice.uniform(0, 0.05)))
-        process.kill()
-        process.communicate()
+        index_until_killed(home, folder, after=float(dice.uniform(0, 0.05)))
         kills += 1
         with Ledger.open(home) as ledger:
             assert ledger.read("PRAGMA integrity_check")[0][0] == "ok"
