@@ -12,8 +12,8 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import errors, score, strategies
+    from .api import Campaign
     from .balance.target import Target
-    from .campaign.campaign import Campaign
     from .solve.top_k import TopK
     from .strategies.path import balance_path
     from .strategies.select import select
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Campaign": "campaign.campaign",
+    "Campaign": "api",
     "Predictions": "types",
     "Selection": "types",
     "Target": "balance.target",

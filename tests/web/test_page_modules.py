@@ -113,6 +113,14 @@ const was = (key, image) => ({ key, image, kind: 'skip', class_id: null });
             ["", "2", "3"],
         ),
         ("return m.committed(said('a', 'k')(with_('a')), new Set(['k'])).items[0].answers[0].saved", True),
+        ("return [...m.skips(m.withPast(said('b', 'k')(with_('b', 'c')), [was('k1', 'a')]))]", ["a"]),
+        (
+            "const skip = m.answered(with_('a'), { key: 'a' }, { key: 'k', kind: 'skip', class_id: null });"
+            "return [[...m.skips(skip)], [...m.skips(m.committed(skip, new Set(['k'])))]]",
+            [[], ["a"]],
+        ),
+        ("return brief(m.forgotten(m.moved(said('a', 'k')(with_('a', 'b', 'c')), 2), new Set(['a'])))", ["b c", 1]),
+        ("return brief(m.forgotten(m.moved(with_('a', 'b'), 1), new Set(['b'])))", ["a", 1]),
         ("return m.committed(said('a', 'k')(with_('a')), new Set(['x'])).items[0].answers[0].saved", False),
     ],
 )  # fmt: skip

@@ -99,6 +99,24 @@ def test_skips_are_counted_apart_and_do_not_come_back(page: Page, make_site: Mak
     page.wait_text("2 images are answered, 1 skipped", "#empty")
 
 
+def test_what_was_skipped_is_chosen_again_where_it_is_asked_for(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=3)
+    page.open(site)
+    first = page.answer("s")
+    page.answer("1")
+    page.answer("2")
+    page.wait_empty("complete")
+    page.wait_text("No image is left to choose from", "#empty")
+    page.wait_text("Also choose from 1 image that was skipped", "#empty")
+    page.click("#empty [data-act=skipped-too]")
+    page.wait_text("The one image that is left will be chosen", "#empty")
+    page.click("#empty [data-act=next]")
+    page.until(page.shown, "the first image of round 2", TRAINING)
+    assert page.wait_shown() == first
+    page.answer("3")
+    page.until(lambda: len(site.labels()) == 3, "what was skipped is labelled")
+
+
 def test_progress_and_balance_follow_the_answers(page: Page, make_site: MakeSite) -> None:
     site = make_site(images=4)
     page.open(site)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import BadFile, BadInput
 from ..types import Progress, unheard
@@ -39,20 +39,7 @@ if TYPE_CHECKING:
 
 
 class Campaign:
-    """Label a folder of images, round after round, and lose nothing; make one with `create` or `open`.
-
-    >>> import tailwise
-    >>> from pathlib import Path
-    >>> from tempfile import mkdtemp
-    >>> from PIL import Image
-    >>> photos = Path(mkdtemp())
-    >>> for shade in (10, 200):
-    ...     Image.new("L", (8, 8), shade).save(photos / f"{shade}.png")
-    >>> with tailwise.Campaign.create(Path(mkdtemp()) / "birds", photos, ["owl", "kite"]) as campaign:
-    ...     _ = campaign.label("10.png", "owl")
-    ...     campaign.labels()
-    {'10.png': 'owl'}
-    """
+    """A campaign that is open; `tailwise.Campaign` is this one with the verbs of the report and of the page."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -62,7 +49,7 @@ class Campaign:
         cls, folder: str | Path, images: str | Path | Sequence[str | Path], classes: Sequence[str] = (), *,
         labels: str | Path | None = None, report: Progress = unheard, purpose: str = PURPOSE,
         **settings: Any,  # noqa: ANN401 - whatever a setting holds; checked
-    ) -> Campaign:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """Make a campaign's folder, index the images where they lie, and import labels that are there already.
 
         The images are read and never touched. Without classes, those of the labels are taken. `settings` are those
@@ -94,7 +81,7 @@ class Campaign:
     @classmethod
     def open(
         cls, folder: str | Path, *, read_only: bool = False, purpose: str = PURPOSE, wait: float = BUSY_SECONDS
-    ) -> Campaign:
+    ) -> Self:
         """Open a campaign; for writing, which one process does at a time, or for reading alone.
 
         >>> Campaign.open("no-such-folder")
@@ -107,7 +94,7 @@ class Campaign:
         """Let other processes write; all that was said is on the disk already."""
         self.ledger.close()
 
-    def __enter__(self) -> Campaign:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -89,12 +89,12 @@ class Jobs:
             self._state = wire.Job(state="failed", what=self._state.what, error=BROKEN)
 
     def _chosen(self, asked: wire.Next) -> Round:
-        wishes, loose = asked.model_dump(exclude_none=True), asked.allow_unfinished
+        wishes = asked.model_dump(exclude_none=True)
         with workshop(self._ledger) as folder:
             result = self._run({"folder": str(folder), "choose": wishes}, self._report)
             with Ledger.open(folder, read_only=True) as copy:
                 found = Found.read(copy, int(result["round"]))
-            opened = self._writer.submit(lambda: take_over(self._ledger, found, allow_unfinished=loose)).result()
+            opened = self._writer.submit(lambda: take_over(self._ledger, found, asked)).result()
             self._learn(folder, result["version"])
         return opened
 
@@ -149,13 +149,14 @@ class Found:
         return cls(chosen, tuple(round_picks(copy, number)), model, tuple((row[0], row[1]) for row in rows))
 
 
-def take_over(ledger: Ledger, found: Found, *, allow_unfinished: bool) -> Round:
+def take_over(ledger: Ledger, found: Found, asked: wire.Next) -> Round:
     """Open the round that a child has chosen; what people have said meanwhile comes first."""
     try:
         with ledger.writing():
-            check_finished(ledger, allow_unfinished=allow_unfinished)
+            check_finished(ledger, allow_unfinished=asked.allow_unfinished)
             _quarantine_new(ledger, found.troubles)
-            left = set(candidate_images(ledger, with_open_round=allow_unfinished).tolist())
+            among = candidate_images(ledger, with_open_round=asked.allow_unfinished, skipped=asked.skipped)
+            left = set(among.tolist())
             picks = [pick for pick in found.picks if pick.image in left]
             if not picks:
                 raise PoolExhausted("all images chosen were answered while they were being chosen; choose again")

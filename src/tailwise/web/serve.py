@@ -69,10 +69,10 @@ def run(folder: str | Path, options: Options | None = None, tell: Tell = lambda 
 
 
 @contextlib.contextmanager
-def running(folder: str | Path, options: Options | None = None) -> Iterator[Serving]:
-    """Serve a campaign in a thread while the block runs; nothing of it is left afterwards."""
+def running(campaign: Campaign | str | Path, options: Options | None = None) -> Iterator[Serving]:
+    """Serve a campaign, open or named by its folder, in a thread while the block runs; no server is left afterwards."""
     up = threading.Event()
-    with _prepared(folder, options or Options(), lambda _: up.set()) as (server, serving):
+    with _prepared(campaign, options or Options(), lambda _: up.set()) as (server, serving):
         thread = threading.Thread(target=server.serve_until_stopped, name="tailwise-server")
         thread.start()
         try:
@@ -85,17 +85,26 @@ def running(folder: str | Path, options: Options | None = None) -> Iterator[Serv
 
 
 @contextlib.contextmanager
-def _prepared(folder: str | Path, options: Options, tell: Tell) -> Iterator[tuple[Server, Serving]]:
-    """A server with its campaign and its port, both closed at the end."""
+def _prepared(named: Campaign | str | Path, options: Options, tell: Tell) -> Iterator[tuple[Server, Serving]]:
+    """A server with its campaign and its port; what is opened here is closed at the end."""
     settings = _settings(options)  # first of all: what is refused is refused before anything is opened
     make_app, Server = _web_parts()
-    with Campaign.open(folder, purpose=PURPOSE) as campaign, _listening(options.host, options.port) as listener:
+    with _opened(named) as campaign, _listening(options.host, options.port) as listener:
         if options.overlap is not None:
             campaign.configure(overlap=options.overlap)
         token = campaign_token(campaign.folder, renew=options.new_token) if options.with_token else None
         settings = replace(settings, token=token, port=listener.getsockname()[1])
         serving = _serving(settings)
         yield Server(make_app(campaign, settings), listener, lambda: _announce(serving, options, tell)), serving
+
+
+def _opened(named: Campaign | str | Path) -> contextlib.AbstractContextManager[Campaign]:
+    """The campaign of a folder, for the length of a block, or one that is open and stays so."""
+    if not isinstance(named, Campaign):
+        return Campaign.open(named, purpose=PURPOSE)
+    if named.ledger.read_only:
+        raise BadInput("the campaign is open for reading alone; open it for writing to serve its page")
+    return contextlib.nullcontext(named)
 
 
 def _web_parts() -> tuple[Callable[[Campaign, WebSettings], FastAPI], type[Server]]:

@@ -53,6 +53,14 @@ class RoundTally:
     skipped: int  # images that are done, and of which nobody has said what they are
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the next round can be chosen from."""
+
+    left: int  # images
+    skipped: int  # more images, which people have skipped
+
+
 class Remembered(Generic[Counted]):
     """Counts when it must, and remembers what that took."""
 
@@ -81,15 +89,15 @@ class Tallies:
 
     def __init__(self) -> None:
         self._campaign = Remembered(count)
-        self._left = Remembered(lambda ask: len(ask(candidate_images)))
+        self._left = Remembered(count_left)
         self._round: tuple[int, Remembered[RoundTally]] = (0, Remembered(lambda ask: count_round(ask, 0)))
 
     def get(self, ask: Ask) -> Tally:
         """Of the campaign."""
         return self._campaign.get(ask)
 
-    def left(self, ask: Ask) -> int:
-        """How many images the next round can be chosen from."""
+    def left(self, ask: Ask) -> Left:
+        """What the next round can be chosen from."""
         return self._left.get(ask)
 
     def of_round(self, ask: Ask, number: int) -> RoundTally:
@@ -105,6 +113,12 @@ def count(ask: Ask) -> Tally:
     """Count the campaign now."""
     conflicts: Any = ask(lambda ledger: ledger.read("SELECT count(*) FROM conflict")[0][0])
     return Tally(ask(count_usable), ask(counts), tuple(ask(annotators)), conflicts)
+
+
+def count_left(ask: Ask) -> Left:
+    """Count what is left now."""
+    left, with_skipped = len(ask(candidate_images)), len(ask(lambda ledger: candidate_images(ledger, skipped=True)))
+    return Left(left, with_skipped - left)
 
 
 def count_round(ask: Ask, number: int) -> RoundTally:

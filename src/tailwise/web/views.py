@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -37,7 +38,7 @@ def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: 
         round=_progress(current, of_round, annotator) if current and of_round else None,
         balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),
         settings=wire.Habits(overlap=settings.overlap, blind=blind),
-        next=wire.NextBatch(budget=settings.budget, left=tallies.left(ask)) if finished else None,
+        next=wire.NextBatch(budget=settings.budget, **asdict(tallies.left(ask))) if finished else None,
         job=job,
         annotators=list(tally.annotators),
         conflicts=tally.conflicts,

@@ -140,6 +140,7 @@ class NextBatch(Told):
 
     budget: Count = Field(description="images of a round, where nothing else is asked for")
     left: Count = Field(description="images that can be chosen")
+    skipped: Count = Field(description="those that can be chosen, too, where it is asked for: people have skipped them")
 
 
 class Job(Told):
@@ -427,6 +428,7 @@ class Next(Asked):
         default=None, ge=0, le=2**32 - 1, description="equal labels and seeds give equal rounds; by default its number"
     )
     allow_unfinished: bool = Field(default=False, description="open it though answers are missing in the open round")
+    skipped: bool = Field(default=False, description="choose also from the images that people have skipped")
 
 
 class JobStarted(Told):

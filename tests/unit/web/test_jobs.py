@@ -53,7 +53,7 @@ def chosen_in(campaign: Campaign, **wishes: object) -> tuple[Found, Guessed | No
 def test_the_round_of_the_copy_is_opened_in_the_ledger(campaign: Campaign) -> None:
     found, guessed = chosen_in(campaign)
     assert list_rounds(campaign.ledger) == []
-    opened = take_over(campaign.ledger, found, allow_unfinished=False)
+    opened = take_over(campaign.ledger, found, wire.Next())
     assert round_picks(campaign.ledger, opened.id) == list(found.picks)
     assert (opened.budget, opened.strategy, opened.why) == (found.round.budget, found.round.strategy, found.round.why)
     assert opened.model_version is not None
@@ -73,7 +73,7 @@ def test_images_that_were_answered_meanwhile_are_left_out(campaign: Campaign) ->
     first, *others = found.picks
     path = campaign.ledger.read("SELECT path FROM image WHERE id = ?", (first.image,))[0][0]
     campaign.label(path, 1)
-    opened = take_over(campaign.ledger, found, allow_unfinished=False)
+    opened = take_over(campaign.ledger, found, wire.Next())
     assert round_picks(campaign.ledger, opened.id) == others
 
 
@@ -82,7 +82,7 @@ def test_when_all_were_answered_meanwhile_nothing_is_opened_and_the_model_is_rem
     for pick in found.picks:
         campaign.label(campaign.ledger.read("SELECT path FROM image WHERE id = ?", (pick.image,))[0][0], 1)
     with pytest.raises(PoolExhausted):
-        take_over(campaign.ledger, found, allow_unfinished=False)
+        take_over(campaign.ledger, found, wire.Next())
     assert list_rounds(campaign.ledger) == []
     assert found.model is not None
     assert not model_folder(campaign.ledger, found.model.version).exists()
@@ -92,7 +92,7 @@ def test_a_round_that_was_opened_meanwhile_stays_open(campaign: Campaign) -> Non
     found, _ = chosen_in(campaign)
     other = campaign.next(4, strategy="random")
     with pytest.raises(Unfinished):
-        take_over(campaign.ledger, found, allow_unfinished=False)
+        take_over(campaign.ledger, found, wire.Next())
     current = current_round(campaign.ledger)
     assert current is not None
     assert current == other.round
@@ -102,7 +102,7 @@ def test_images_that_a_child_cannot_read_go_into_quarantine_here(campaign: Campa
     (tmp_path / "images" / "29.png").write_bytes(b"damaged")
     found, _ = chosen_in(campaign)
     assert campaign.status().quarantined == 0
-    take_over(campaign.ledger, found, allow_unfinished=False)
+    take_over(campaign.ledger, found, wire.Next())
     assert campaign.status().quarantined == 1
     assert campaign.ledger.read("SELECT path FROM image WHERE trouble IS NOT NULL")[0][0] == "29.png"
 

@@ -2,7 +2,7 @@
 import { post } from './api.js';
 import { note } from './link.js';
 import { store } from './state.js';
-import { open, toOpen, withPictures, without } from './timeline.js';
+import { forgotten, open, skips, toOpen, withPictures, without } from './timeline.js';
 
 const AHEAD = 7; // open images that are always at hand: the one on show, five that are loaded, one to come
 const CHUNK = 10;
@@ -38,8 +38,9 @@ export function makeLease({ tabs, tab, pending, alsoHeld }) {
       const unsent = await pending();
       const held = mine + elsewhere.size + unsent.size; // the server gives these first, and renews them
       const count = Math.max(1, Math.min(MOST, held + (enough ? 0 : CHUNK)));
+      const skipped = skips(store.get().line);
       const reply = await post('/api/lease', { annotator, count, tab });
-      if (store.get().annotator === annotator) take(reply.images ?? [], elsewhere, unsent, !enough);
+      if (store.get().annotator === annotator) take(reply.images ?? [], elsewhere, unsent, skipped, !enough);
     } catch (trouble) {
       note(trouble);
     } finally {
@@ -47,10 +48,10 @@ export function makeLease({ tabs, tab, pending, alsoHeld }) {
     }
   }
 
-  /** @param {import('./types.js').Picture[]} images @param {Set<string>} elsewhere @param {Set<string>} unsent @param {boolean} more whether more were wanted */
-  function take(images, elsewhere, unsent, more) {
-    const { line } = store.get();
+  /** @param {import('./types.js').Picture[]} images @param {Set<string>} elsewhere @param {Set<string>} unsent @param {Set<string>} skipped what the server knew as skipped when it was asked @param {boolean} more whether more were wanted */
+  function take(images, elsewhere, unsent, skipped, more) {
     const fresh = images.filter((image) => !elsewhere.has(image.key) && !unsent.has(image.key));
+    const line = forgotten(store.get().line, new Set(fresh.map((image) => image.key).filter((key) => skipped.has(key))));
     const longer = withPictures(line, fresh);
     const atEnd = line.cursor >= line.items.length;
     if (more && longer.items.length === line.items.length) drained = Date.now();

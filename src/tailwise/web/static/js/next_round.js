@@ -13,12 +13,15 @@ export function nextRoundPanel({ quiet = false } = {}) {
   const budget = /** @type {HTMLInputElement} */ (h('input', { type: 'number', min: '1', max: String(LARGEST), inputMode: 'numeric', class: 'budget' }));
   const button = h('button', { class: quiet ? 'plain' : 'main', type: 'button', 'data-act': 'next', onclick: start }, icon('spark'), h('span', {}, ''));
   const size = h('label', { class: 'size' }, 'Images in the batch', budget);
+  const again = /** @type {HTMLInputElement} */ (h('input', { type: 'checkbox', 'data-act': 'skipped-too' }));
+  const againText = h('span', {});
+  const skips = h('label', { class: 'size', hidden: true }, again, againText);
   const tells = h('p', { class: 'tells soft small' });
   const bar = h('div', { class: 'job', hidden: true });
   const fault = h('p', { class: 'fault', role: 'alert' });
-  const panel = h('div', { class: 'next-round' }, h('div', { class: 'next-row' }, button, size), tells, bar, fault);
+  const panel = h('div', { class: 'next-round' }, h('div', { class: 'next-row' }, button, size), skips, tells, bar, fault);
   let asked = false;
-  budget.addEventListener('input', () => update(store.get()));
+  for (const box of [budget, again]) box.addEventListener('input', () => update(store.get()));
 
   async function start() {
     if (!budget.reportValidity()) return;
@@ -26,9 +29,11 @@ export function nextRoundPanel({ quiet = false } = {}) {
     fault.textContent = '';
     button.toggleAttribute('disabled', true);
     try {
-      const { next } = store.get().server ?? {};
-      const usual = next && next.left < next.budget && next.left ? { budget: next.left } : {}; // all that are left
-      await post('/api/next', budget.value ? { budget: Number(budget.value) } : usual);
+      const { server } = store.get();
+      const skipped = withSkipped(server);
+      const left = leftOf(server, skipped);
+      const usual = left && left < (server?.next?.budget ?? 0) ? { budget: left } : {}; // all that are left
+      await post('/api/next', { ...(budget.value ? { budget: Number(budget.value) } : usual), skipped });
     } catch (trouble) {
       if (trouble instanceof Refused && !trouble.denied) fault.textContent = trouble.message;
       else note(trouble);
@@ -48,10 +53,14 @@ export function nextRoundPanel({ quiet = false } = {}) {
     const left = server?.round && !server.round.complete ? server.round.remaining : 0;
     button.toggleAttribute('disabled', running || asked || link !== 'up' || left > 0);
     button.title = left ? `${counted(left, 'image')} of this round to go` : '';
-    budget.placeholder = String(batchOf(server) || '');
+    const pool = leftOf(server, withSkipped(server));
+    const usual = Math.min(server?.next?.budget ?? 0, pool);
+    budget.placeholder = String(usual || '');
     size.hidden = running;
     tells.hidden = running || !server?.next;
-    tells.textContent = batchText(server, budget.value ? Number(budget.value) : batchOf(server));
+    tells.textContent = batchText(pool, budget.value ? Number(budget.value) : usual);
+    skips.hidden = running || !server?.next?.skipped;
+    againText.textContent = `Also choose from ${counted(server?.next?.skipped ?? 0, 'image that was', 'images that were')} skipped`;
     bar.hidden = !running;
     if (running) {
       const share = Math.round(100 * (job.share ?? 0));
@@ -61,20 +70,26 @@ export function nextRoundPanel({ quiet = false } = {}) {
     else if (running) fault.textContent = '';
   }
 
+  /** @param {import('./types.js').ServerState|null} server */
+  function withSkipped(server) {
+    return again.checked && Boolean(server?.next?.skipped);
+  }
+
   store.watch((state) => [state.server, state.link], update);
   return panel;
 }
 
-/** How many images are chosen where no number is typed. @param {import('./types.js').ServerState|null} server */
-function batchOf(server) {
-  return Math.min(server?.next?.budget ?? 0, server?.next?.left ?? 0);
+/** How many images there are to choose from. @param {import('./types.js').ServerState|null} server @param {boolean} skipped */
+function leftOf(server, skipped) {
+  const { left = 0, skipped: more = 0 } = server?.next ?? {};
+  return skipped ? left + more : left;
 }
 
-/** @param {import('./types.js').ServerState|null} server @param {number} size */
-function batchText(server, size) {
-  const left = server?.next?.left ?? 0;
+/** @param {number} left @param {number} size */
+function batchText(left, size) {
   if (!left) return 'No image is left to choose from.';
   if (size > left) return `Only ${counted(left, 'image is', 'images are')} left to choose from.`;
+  if (left === 1) return 'The one image that is left will be chosen.';
   return size === left ? `All ${counted(left, 'image')} that are left will be chosen.` : `${size.toLocaleString('en')} of ${counted(left, 'image')} will be chosen.`;
 }
 

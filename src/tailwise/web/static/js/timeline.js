@@ -47,6 +47,18 @@ export function withPictures(line, pictures) {
   return { ...line, items: [...line.items.map((item) => (changed(item) ? { ...item, ...now.get(item.key) } : item)), ...fresh] };
 }
 
+/** Images that were skipped, and the server knows it. @param {Timeline} line */
+export function skips(line) {
+  const isSkip = (/** @type {Answer|null} */ answer) => answer?.kind === 'skip' && answer.saved;
+  return new Set(line.items.filter((item) => isSkip(standing(item))).map((item) => item.key));
+}
+
+/** Take images away with their answers: a new round asks for them again. @param {Timeline} line @param {Set<string>} keys @returns {Timeline} */
+export function forgotten(line, keys) {
+  const cursor = line.cursor - line.items.slice(0, line.cursor).filter((item) => keys.has(item.key)).length;
+  return { ...line, items: line.items.filter((item) => !keys.has(item.key)), cursor };
+}
+
 /** Images to come next, before the one on show. @param {Timeline} line @param {Picture[]} pictures @returns {Timeline} */
 export function withNext(line, pictures) {
   const keys = new Set(pictures.map((picture) => picture.key));

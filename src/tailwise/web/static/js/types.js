@@ -23,6 +23,6 @@
  * @typedef {{state: 'idle'|'running'|'done'|'failed', share?: number|null, what?: string, error?: string|null}} Job
  * @typedef {{campaign: {id: string, name: string}, classes: Klass[], round: Round|null, balance: Share[],
  *   settings: {overlap: number, blind: boolean}, job: Job, annotators: string[], conflicts: number,
- *   images: {usable: number}, next: {budget: number, left: number}|null}} ServerState
+ *   images: {usable: number}, next: {budget: number, left: number, skipped: number}|null}} ServerState
  */
 export {};
