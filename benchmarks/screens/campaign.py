@@ -6,7 +6,7 @@ Only what anybody can call is called: `tailwise.Campaign` while nobody serves it
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,9 +101,11 @@ def answer(line: Line, show: Show, annotator: str, count: int) -> int:
     return len(images)
 
 
-def skip_one(line: Line, annotator: str) -> None:
-    """Somebody leaves an image of the open round to others."""
-    _say(line, annotator, {line.post("/api/lease", annotator=annotator, count=1)["images"][0]["key"]: None})
+def skip_one(line: Line, annotators: Sequence[str]) -> None:
+    """Some people, one after the other, leave the same image of the open round to others."""
+    image = line.post("/api/lease", annotator=annotators[0], count=1)["images"][0]["key"]
+    for annotator in annotators:
+        _say(line, annotator, {image: None})
 
 
 def odd_class(line: Line, show: Show, annotator: str, seen: int) -> tuple[str, list[str]]:

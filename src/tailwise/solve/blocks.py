@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -11,10 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..scratch import Scratch
 from ..types import Float64Array, FloatArray, IntArray
 
 BLOCK_ELEMENTS = 1 << 19  # 4 MB in float64; smaller blocks let two threads wait for each other too often
 RUNS_PER_THREAD = 4  # of neighbouring blocks: one task each, so that few tasks are made and none is late for long
+TOO_SMALL = 2.0**112  # by which a half's bits, read as a float32, fall short
 HALF_MAX = 0x7BFF  # largest finite positive float16, as bits
 Result = TypeVar("Result")
 
@@ -44,21 +45,7 @@ def map_blocks(size: int, step: int, work: Callable[[slice], Result], threads: i
         return [result for part in pool.map(lambda run: [work(block) for block in run], runs) for result in part]
 
 
-class _Scratch(threading.local):
-    """Memory of one thread that is used again: fresh pages for every block cost more than the work on them."""
-
-    def __init__(self) -> None:
-        self.words = np.empty(0, dtype=np.uint32)
-        self.doubles = np.empty(0)
-
-    def of(self, size: int) -> tuple[NDArray[np.uint32], Float64Array]:
-        """Room for so many numbers."""
-        if len(self.words) < size:
-            self.words, self.doubles = np.empty(size, dtype=np.uint32), np.empty(size)
-        return self.words[:size], self.doubles[:size]
-
-
-_SCRATCH = _Scratch()
+_WORDS, _DOUBLES = Scratch(), Scratch()
 
 
 def product(block: FloatArray, y: Float64Array) -> Float64Array:
@@ -67,14 +54,13 @@ def product(block: FloatArray, y: Float64Array) -> Float64Array:
     >>> product(np.array([[0.5, 0.25], [1.0, 0.0]], dtype=np.float16), np.array([2.0, 4.0])).tolist()
     [2.0, 2.0]
     """
-    words, doubles = (room.reshape(block.shape) for room in _SCRATCH.of(block.size))
-    if block.dtype != np.float16 or not _plain(block):
+    doubles: Float64Array = _DOUBLES.array(block.shape, np.float64)
+    if block.dtype == np.float16 and _plain(block):
+        np.copyto(doubles, _shifted(block, _WORDS.array(block.shape, np.uint32)))
+        y = y * TOO_SMALL
+    else:
         np.copyto(doubles, block)
-        result: Float64Array = doubles @ y
-        return result
-    np.left_shift(block.view(np.uint16), 13, out=words, dtype=np.uint32)  # 2^112 times too small, as in widen_half
-    np.copyto(doubles, words.view(np.float32))
-    result = doubles @ (y * 2.0**112)
+    result: Float64Array = doubles @ y
     return result
 
 
@@ -83,10 +69,13 @@ def widen(block: FloatArray) -> FloatArray:
     return widen_half(block) if block.dtype == np.float16 else np.asarray(block)
 
 
-def widen_half(half: NDArray[np.float16]) -> NDArray[np.float32]:
-    """float16 → float32, exactly, 14 times faster than a cast for finite non-negative numbers.
+def widen_for_now(block: FloatArray) -> FloatArray:
+    """The same, good until the thread widens the next block."""
+    return widen_half(block, _WORDS) if block.dtype == np.float16 else np.asarray(block)
 
-    Shifted by 13 bits, a half's exponent and fraction are those of a float32 that is 2^112 times too small.
+
+def widen_half(half: NDArray[np.float16], room: Scratch | None = None) -> NDArray[np.float32]:
+    """float16 → float32, exactly, 14 times faster than a cast for finite non-negative numbers.
 
     >>> widen_half(np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16)).tolist() == \
             np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16).astype(np.float32).tolist()
@@ -94,11 +83,17 @@ def widen_half(half: NDArray[np.float16]) -> NDArray[np.float32]:
     """
     if not _plain(half):
         return half.astype(np.float32)
-    wide = half.view(np.uint16).astype(np.uint32)
-    wide <<= 13
-    result = wide.view(np.float32)
-    result *= np.float32(2.0**112)
+    words = np.empty(half.shape, np.uint32) if room is None else room.array(half.shape, np.uint32)
+    result = _shifted(half, words)
+    result *= np.float32(TOO_SMALL)
     return result
+
+
+def _shifted(half: NDArray[np.float16], words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Plain halves as float32 that are 2^112 times too small: by 13 bits higher, exponent and fraction are in place."""
+    np.copyto(words, half.view(np.uint16))  # two steps: a shift that also casts takes half as long again
+    words <<= 13
+    return words.view(np.float32)
 
 
 def _plain(half: NDArray[np.float16]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..types import Float64Array, FloatArray, IntArray
-from .blocks import map_blocks, product, rows_per_block, widen
+from .blocks import map_blocks, product, rows_per_block, widen, widen_for_now
 from .checks import added_problems, row_problems
 from .exact import exact_sum, fixed_point_sums
 from .top_k import TopK
@@ -47,7 +47,7 @@ class Shard:
         column = self.columns[key] = np.zeros(self.stop - self.start)
 
         def work(where: slice) -> tuple[int, list[str]]:
-            block = self.read(where)
+            block = self._block(where)
             bad, found = row_problems(block, where.start, tolerance)
             if score is not None and not bad:
                 column[self._local(where)] = 0.0 - score(block)  # no −0.0
@@ -57,12 +57,7 @@ class Shard:
 
     def price(self, key: int, cost: int, y: Float64Array) -> None:
         """Keep u − P·y, in float64, from one pass over the rows."""
-        column = self.columns[key] = self.columns[cost].copy()
-
-        def work(where: slice) -> None:
-            column[self._local(where)] -= self._times(where, y)
-
-        self._map_rows(work)
+        self._fill(key, lambda where: self.columns[cost][self._local(where)] - self._times(where, y))
 
     def hide(self, key: int, reduced: int, y: Float64Array) -> None:
         """Keep a column u − P·y less what a sparse softmax may hide of P·y."""
@@ -87,7 +82,7 @@ class Shard:
         self.columns.update(zip(keys, columns, strict=True))
 
         def work(where: slice) -> None:
-            block = self.read(where)
+            block = self._block(where)
             for cls, column in zip(classes, columns, strict=True):
                 np.negative(block[:, cls], out=column[self._local(where)])
 
@@ -128,7 +123,7 @@ class Shard:
         """For each of some classes, how many rows give it more than `limit`, and the sum of these probabilities."""
 
         def work(where: slice) -> tuple[IntArray, Float64Array]:
-            columns = self.read(where)[:, classes]
+            columns = self._block(where)[:, classes]
             large = columns > limit
             return large.sum(axis=0), np.where(large, columns, 0.0).sum(axis=0, dtype=np.float64)
 
@@ -139,7 +134,7 @@ class Shard:
 
     def largest_class(self) -> IntArray:
         """The most probable class of every row."""
-        parts = self._map_rows(lambda where: self.read(where).argmax(axis=1))
+        parts = self._map_rows(lambda where: self._block(where).argmax(axis=1))
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
     # -- questions about a column -------------------------------------------------------------------------------------
@@ -201,6 +196,10 @@ class Shard:
     def _sparse(self) -> TopK:
         assert isinstance(self.matrix, TopK)
         return self.matrix
+
+    def _block(self, where: slice) -> FloatArray:
+        """Contiguous rows as float32 or float64, good until the thread asks for the next."""
+        return widen_for_now(self.matrix[where])
 
     def _times(self, where: slice, y: Float64Array) -> Float64Array:
         """P·y of some rows."""
