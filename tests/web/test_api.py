@@ -95,16 +95,17 @@ def test_skips_are_counted_apart_until_somebody_answers(tmp_path: Path) -> None:
 def test_when_a_round_can_be_chosen_the_state_says_from_how_many_images(tmp_path: Path) -> None:
     with serving_api(tmp_path, images=8, chosen=2, settings={"budget": 5}) as api:
         assert api.get("/api/state")["next"] is None
-        for key in api.lease():
-            api.answer(key)
-        assert api.get("/api/state")["next"] == {"budget": 5, "left": 6}
+        first, second = api.lease()
+        api.answer(first)
+        api.answer(second, None, kind="skip")
+        assert api.get("/api/state")["next"] == {"budget": 5, "left": 6, "skipped": 1}
 
 
 def test_a_campaign_without_images_or_rounds_has_a_state(tmp_path: Path) -> None:
     with serving_api(tmp_path, images=0) as api:
         state = api.get("/api/state")
         assert (state["round"], state["images"]) == (None, {"usable": 0})
-        assert state["next"] == {"budget": 100, "left": 0}
+        assert state["next"] == {"budget": 100, "left": 0, "skipped": 0}
         assert api.lease() == []
         assert api.get("/api/grid", annotator="ada", class_id=1) == {"images": []}
         assert api.get("/api/rounds") == {"items": []}
