@@ -58,7 +58,7 @@ def test_a_search_stopped_early_still_bounds_the_optimum() -> None:
 
 def test_the_certificate_of_a_stopped_search_is_not_the_objective() -> None:
     gaps = []
-    for seed in range(3):
+    for seed in (3, 4, 5):
         rng = np.random.default_rng(seed)
         target = Ranges(np.full(4, 3.3), np.full(4, 3.4))
         program = make_program(rng.dirichlet(np.full(4, 0.5), size=36), rng.normal(size=36) * 0.2, 12, 1.0, target)
