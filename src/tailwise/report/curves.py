@@ -38,11 +38,12 @@ DASHED, SOLID = (0, (3.2, 1.8)), "-"
 VARIANT_MARKERS = ("", "*", "X")
 VARIANTS = (SOLID, (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1.2)))  # several balances of one strategy
 STEP = 0.5  # points by which the bars of neighbouring curves are moved sideways, so that none hides another
-MOST_TICKS = 8
-APART = 5.5  # points between the gains of neighbouring methods
+MOST_TICKS = (10, 8)  # in a single panel, and in one of several
+APART = 5.5  # points between the gains of neighbouring methods, at most
+BESIDE = 0.75  # of the way to the next cycle, for all methods of one
 PAPER_MARK: Any = {"linestyle": "none", "marker": "_", "markersize": 6.5, "markeredgewidth": 1.5, "zorder": 2.5}
 LABELS = {
-    "accuracy": "accuracy (%)", "adjusted_accuracy": "accuracy, decisions adjusted (%)",
+    "accuracy": "accuracy (%)", "adjusted_accuracy": "adjusted accuracy (%)",
     "balanced_accuracy": "balanced accuracy (%)",
     "tail_accuracy": "accuracy on the tail (%)", "l1_score": "L1 score of the labelled set",
 }  # fmt: skip
@@ -60,7 +61,11 @@ def curve_figure(results: Results, study: Study, methods: Sequence[Method], meas
                 _draw_curve(axes, curve(results, condition, method), measure, _look(method, methods), shift)
             if measure == "l1_score":
                 axes.set_ylim(bottom=0)
-            _share_ticks(axes, [point.share for one in ran for point in curve(results, condition, one).points])
+            _share_ticks(
+                axes,
+                [point.share for one in ran for point in curve(results, condition, one).points],
+                several=len(panels) > 1,
+            )
         _share_scale(panels)
         panels[0].set_ylabel(LABELS[measure])
         legend_below(figure, _legend_handles(methods))
@@ -78,17 +83,24 @@ def gain_figure(results: Results, study: Study, *, published: bool = True) -> Fi
         for axes, condition in zip(panels, conditions, strict=True):
             axes.axhline(0, color=INK, linewidth=0.8, zorder=1)
             axes.margins(x=0.14)
+            apart = _apart(figure, len(panels), len({gain.cycle for gain in found[condition]}), len(methods))
             for place, method in enumerate(methods):
                 line = [gain for gain in found[condition] if gain.method == method]
-                shift = (place - (len(methods) - 1) / 2) * APART
+                shift = (place - (len(methods) - 1) / 2) * apart
                 _draw_gains(axes, line, _look(method, methods), shift, printed)
-            _share_ticks(axes, [gain.share for gain in found[condition]])
+            _share_ticks(axes, [gain.share for gain in found[condition]], several=len(panels) > 1)
         _share_scale(panels)
         panels[0].set_ylabel("gain in accuracy (points)")
         handles = [_handle(method.shown, {**_look(method, methods), "linestyle": "none"}) for method in methods]
         dash = Line2D([], [], color=INK, label="printed in the paper", **PAPER_MARK)
         legend_below(figure, [*handles, *([dash] if printed else [])])
     return figure
+
+
+def _apart(figure: Figure, panels: int, cycles: int, methods: int) -> float:
+    """Points between the gains of neighbouring methods: those of one cycle stay apart from those of the next."""
+    between = 0.6 * 72 * float(figure.get_size_inches()[0]) / min(panels, 3) / max(1, cycles - 1)  # less margins
+    return min(APART, BESIDE * between / methods)
 
 
 def _panels(conditions: Sequence[Condition]) -> tuple[Figure, list[Axes]]:
@@ -121,10 +133,10 @@ def _drawable(results: Results, condition: Condition, methods: Sequence[Method],
     return any(not math.isnan(point.measure(measure).mean) for one in ran for point in one.points)
 
 
-def _share_ticks(axes: Axes, shares: Sequence[float]) -> None:
+def _share_ticks(axes: Axes, shares: Sequence[float], *, several: bool) -> None:
     """Ticks where there are points, while there is room."""
     places = sorted({round(share, 9) for share in shares})
-    if len(places) <= MOST_TICKS:
+    if len(places) <= MOST_TICKS[several]:
         axes.set_xticks(places)
 
 

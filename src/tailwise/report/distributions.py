@@ -68,6 +68,7 @@ def counts_figure(results: Results, condition: Condition, methods: Sequence[Meth
     lines = math.ceil(len(chosen) / columns)
     with mpl.rc_context(STYLE):
         figure = new_figure(FULL * max(columns, 2) / 4, FULL / 4 * lines + 0.75)
+        figure.set_layout_engine("compressed")  # panels that must be square
         panels = list(figure.subplots(lines, columns, squeeze=False).flat)
         most = 1.05 * max(_farthest(results, condition, one) for one in chosen)
         for place, (axes, method) in enumerate(zip(panels, chosen, strict=False)):

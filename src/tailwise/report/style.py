@@ -13,6 +13,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
 BLUE, ORANGE, GREEN, POOL, INK, FAINT = "#2f5d8a", "#c8742b", "#4f8a5b", "#dfe3e8", "#22282f", "#b8bfc8"
@@ -67,13 +69,22 @@ def panel_row(figure: Figure, panels: int) -> list[Axes]:
 
 def legend_below(figure: Figure, handles: Sequence[Any], size: float = NOTE) -> None:
     """A legend under the panels, read line by line, with as many lines as the names need."""
-    room = figure.get_size_inches()[0] * 72 / size  # widths of a letter, roughly doubled
-    need = sum(0.62 * len(handle.get_label()) + 4.5 for handle in handles)
-    lines = max(1, -(-int(need) // int(room)))
-    columns = -(-len(handles) // lines)
+    columns = _columns(handles, size, figure.get_size_inches()[0] * 72)
     rows = [list(handles[start : start + columns]) for start in range(0, len(handles), columns)]
     ordered = [row[place] for place in range(columns) for row in rows if place < len(row)]  # it is filled by columns
     figure.legend(handles=ordered, loc="outside lower center", ncols=columns, fontsize=size, columnspacing=1.4)
+
+
+def _columns(handles: Sequence[Any], size: float, room: float) -> int:
+    """In how many columns a legend fits into so many points; each is as wide as its longest name."""
+    font = FontProperties(family=STYLE["font.family"], size=size)
+    names = [text_to_path.get_text_width_height_descent(one.get_label(), font, False)[0] for one in handles]
+    widths = [name + 4.3 * size for name in names]  # the sign, and the space around it
+    fitting = (
+        count for count in range(len(widths), 1, -1) if sum(max(widths[at::count]) for at in range(count)) <= room
+    )
+    count = next(fitting, 1)
+    return -(-len(handles) // -(-len(handles) // count))  # lines of about equal length
 
 
 def figure_bytes(figure: Figure, kind: str) -> bytes:

@@ -152,7 +152,10 @@ def test_with_every_method_every_figure_of_the_paper_is_there(
     assert histogram_condition(results.studies[0]).imbalance == 0.3
 
 
-@pytest.mark.parametrize("methods", [SMALL, [*SMALL, ("kcenter", "0"), ("kcenter", "auto"), ("entropy", "0.6")]])
+MANY = [(name, balance) for name in ("entropy", "kcenter", "vaal", "bald", "margin") for balance in ("0", "auto")]
+
+
+@pytest.mark.parametrize("methods", [SMALL, [*SMALL, ("kcenter", "0"), ("entropy", "0.6")], [("random", "0"), *MANY]])
 def test_no_figure_is_cut_at_its_edge(make_rows: RowMaker, methods: list[tuple[str, str]]) -> None:
     results = Results.of(make_rows(factors=(0.3,), methods=methods, seeds=(0, 1)))
     for plate in atlas(results, [sweep()]):
