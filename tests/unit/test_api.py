@@ -57,6 +57,14 @@ def test_the_page_and_the_block_use_one_campaign(campaign: tailwise.Campaign) ->
 def test_what_cannot_be_served_is_refused(campaign: tailwise.Campaign) -> None:
     with pytest.raises(BadInput, match="the labelling page has no setting 'prot'; its settings are host, port"):
         campaign.serve(prot=0)
+    for wrong, why in (
+        ({"port": "8000"}, "the port is '8000'; it must be a whole number from 0 to 65,535, or None"),
+        ({"port": 99_999}, "the port is 99999; it must be"),
+        ({"host": 5}, "the host is 5; it must be a name or an address"),
+        ({"other_names": "box"}, "the other names are 'box'; give a tuple"),
+    ):
+        with pytest.raises(BadInput, match=why):
+            campaign.serve(**wrong)
     campaign.close()
     with (
         tailwise.Campaign.open(campaign.folder, read_only=True) as watched,

@@ -40,6 +40,7 @@ VARIANTS = (SOLID, (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1.2)))  # several balances
 STEP = 0.5  # points by which the bars of neighbouring curves are moved sideways, so that none hides another
 MOST_TICKS = (10, 8)  # in a single panel, and in one of several
 APART = 5.5  # points between the gains of neighbouring methods, at most
+IN_A_ROW = 3  # panels
 BESIDE = 0.75  # of the way to the next cycle, for all methods of one
 PAPER_MARK: Any = {"linestyle": "none", "marker": "_", "markersize": 6.5, "markeredgewidth": 1.5, "zorder": 2.5}
 LABELS = {
@@ -99,13 +100,13 @@ def gain_figure(results: Results, study: Study, *, published: bool = True) -> Fi
 
 def _apart(figure: Figure, panels: int, cycles: int, methods: int) -> float:
     """Points between the gains of neighbouring methods: those of one cycle stay apart from those of the next."""
-    between = 0.6 * 72 * float(figure.get_size_inches()[0]) / min(panels, 3) / max(1, cycles - 1)  # less margins
+    between = 0.6 * 72 * float(figure.get_size_inches()[0]) / min(panels, IN_A_ROW) / max(1, cycles - 1)  # less margins
     return min(APART, BESIDE * between / methods)
 
 
 def _panels(conditions: Sequence[Condition]) -> tuple[Figure, list[Axes]]:
     """One panel per condition, three in a row; a single one is as wide as a column."""
-    columns = min(len(conditions), 3)
+    columns = min(len(conditions), IN_A_ROW)
     rows = math.ceil(len(conditions) / columns)
     figure = new_figure(FULL if columns > 1 else 3.6, 2.2 * rows + 0.45)
     grid = figure.subplots(rows, columns, squeeze=False)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .server import Server
 
 PORTS_TRIED = 20
+LAST_PORT = 65_535
 PURPOSE = "the labelling page"
 START_SECONDS = 30.0
 NOWHERE = ("192.0.2.1", 9)  # an address for documentation; a datagram socket "connects" without sending anything
@@ -47,6 +48,17 @@ class Options:
     blind: bool = False
     ml_backend: bool = False
     open_browser: bool = False
+
+    def __post_init__(self) -> None:
+        """Programs give what they like; the command line has looked already."""
+        port: object = self.port
+        if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= LAST_PORT):
+            raise BadInput(f"the port is {port!r}; it must be a whole number from 0 to {LAST_PORT:,}, or None")
+        for name in (self.host, *self.other_names):
+            if not isinstance(name, str):
+                raise BadInput(f"the host is {name!r}; it must be a name or an address such as '127.0.0.1'")
+        if isinstance(self.other_names, str):
+            raise BadInput(f"the other names are {self.other_names!r}; give a tuple of host names")
 
 
 @dataclass(frozen=True, slots=True)
