@@ -116,7 +116,7 @@ def traffic(path: str) -> Answer:
     rounds, counting = _counted(matrix, SIMULATED)
     budget = matrix.shape[0] // BUDGET_SHARE
     return {
-        "rounds": len(rounds), "rounds alone": len(alone), "passes": counting.asked["price"],
+        "rounds": len(rounds), "rounds alone": len(alone), "passes": counting.asked["price"] + counting.asked["price_again"],
         "questions": sum(counting.asked.values()), "rows": counting.back["take"],
         "questions of duals": rounds[-1],
         "bytes": sum(counting.out.values()) + sum(counting.back.values()),
@@ -148,14 +148,16 @@ def _counted(matrix: Any, shards: int) -> tuple[list[int], Counting]:  # noqa: A
 
 
 def predicted_bytes(shape: tuple[int, int], budget: int, shards: int, rounds: int) -> float:
-    """The model of docs/scale.md: the sample, the open rows of every round, C sums per shard, the picks."""
+    """The model of docs/scale.md: the sample, the survey, the open rows of every round, C sums per shard, the picks."""
     size, classes = shape
     open_rows = min(size, max(min(max(1_000_000, size * classes // 25), 40_000_000) // classes, 10 * classes, 1_000))
+    looked_at = min(open_rows, max(10_000_000 // classes, 10 * classes)) + 1_000_000 // classes
     later = min(open_rows, max(4_000, 100 * classes))
     row = 2 * classes + 5 * 8  # half precision, its number there and back, cost, distance, place among those left out
     ranking = 8 * GATHERED / 2  # the numbers among which the one of a rank is found in one place, half of the most
-    per_round = shards * (8 * classes + 16 * classes) + 2 * ranking
-    return (2 * open_rows + max(0, rounds - 1) * later) * row + rounds * per_round + 4 * ranking + 6 * 8 * budget
+    per_round = shards * (16 * classes + 16 * classes) + 2 * ranking
+    gathered = looked_at + open_rows + max(0, rounds - 1) * later
+    return gathered * row + rounds * per_round + 4 * ranking + 6 * 8 * budget
 
 
 def _judge_traffic(sheet: Sheet, answer: Answer) -> Iterator[Measured]:

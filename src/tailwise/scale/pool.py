@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -25,8 +25,12 @@ from .cluster import OBJECT_STORE, Cluster, connect, ray_module
 if TYPE_CHECKING:
     from ..solve.matrices import Matrix
 
-# Methods of a shard that make a column; its key is their first argument.
-MAKING = {"hold", "scan", "price", "hide", "hidden_l1", "hidden_score", "away", "minus_classes"}
+# Methods of a shard that make a column, its key being their first argument, and where they name columns that they need.
+MAKING: dict[str, tuple[int, ...]] = {
+    "hold": (), "scan": (), "price": (1,), "price_again": (1, 3), "hide": (1,), "hidden_l1": (), "hidden_score": (),
+    "away": (1,), "minus_classes": (),
+}  # fmt: skip
+Recipe: TypeAlias = tuple[str, Sequence[tuple[Any, ...]]]  # a method, and its arguments for each shard
 MOST_REBUILDS = 8  # in a row, of one shard
 PATIENCE = 120.0  # seconds for an actor to be placed
 
@@ -94,7 +98,8 @@ class RayHands:
         self._moved = [False] * count  # to a node that was not meant for it
         self._threads = threads
         self._sources = [self._source(matrix, *ends) for ends in pairwise(self.bounds.tolist())]
-        self.recipes: dict[Any, tuple[str, Sequence[tuple[Any, ...]]]] = {}  # key → the call that makes the column
+        self.recipes: dict[Any, Recipe] = {}  # key → the call that makes the column, in the order of the calls
+        self._dropped: set[Any] = set()  # keys of columns that are gone, though others were made from them
         self.actors = [self.build(at) for at in range(count)]
         self._wait_for(self.actors)
 
@@ -125,8 +130,9 @@ class RayHands:
         if method in MAKING:
             self.recipes[arguments[0][0]] = method, arguments
         elif method == "drop":
-            gone = set(arguments[0][0])
-            self.recipes = {key: made for key, made in self.recipes.items() if not _gone(key, gone)}
+            self._dropped.update(arguments[0][0])
+            self.recipes = needed(self.recipes, self._dropped)
+            self._dropped &= {key for keys in self.recipes for key in _each(keys)}
 
     @property
     def _lost(self) -> tuple[type[Exception], ...]:
@@ -144,6 +150,7 @@ class RayHands:
         self._wait_for([self.actors[at]])
         for method, arguments in self.recipes.values():
             self.actors[at].ask.remote(method, arguments[at])  # calls of one actor run in the order in which they came
+        self.actors[at].ask.remote("drop", (list(self._dropped),))
 
     def build(self, at: int) -> Any:  # noqa: ANN401 - an actor
         """A new actor for a shard, without columns."""
@@ -174,8 +181,22 @@ class RayHands:
             )
 
 
-def _gone(key: Any, gone: set[int]) -> bool:  # noqa: ANN401 - a key, or several that were made at once
-    return gone.issuperset(key) if isinstance(key, tuple) else key in gone
+def needed(recipes: dict[Any, Recipe], dropped: set[Any]) -> dict[Any, Recipe]:
+    """Recipes of the columns that are in use, and of those from which they are made.
+
+    >>> made = {1: ("hold", [(1,)]), 2: ("price", [(2, 1)]), 3: ("price_again", [(3, 1, [], 2)]), 4: ("away", [(4, 2)])}
+    >>> list(needed(made, {2, 4})), list(needed(made, {2, 3})), list(needed(made, {2, 3, 4}))
+    ([1, 2, 3], [1, 2, 4], [1])
+    """
+    wanted: set[Any] = set()
+    for keys, (method, arguments) in reversed(recipes.items()):  # what a column is made from was made before it
+        if not dropped.issuperset(_each(keys)) or not wanted.isdisjoint(_each(keys)):
+            wanted.update(_each(keys), (arguments[0][place] for place in MAKING[method]))
+    return {keys: made for keys, made in recipes.items() if not wanted.isdisjoint(_each(keys))}
+
+
+def _each(keys: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a key, or several of columns that were made at once
+    return keys if isinstance(keys, tuple) else (keys,)
 
 
 @contextmanager

@@ -29,9 +29,8 @@ def entropy(proba: FloatArray) -> FloatArray:
     tiny = np.finfo(proba.dtype).tiny  # p·log(max(p, tiny)) is exactly 0 at p = 0
     logs = np.maximum(proba, tiny, out=_LOGS.array(proba.shape, proba.dtype))  # (n, C)
     np.log(logs, out=logs)
-    logs *= proba
     # 0 − x rather than −x: a certain row scores 0.0, not −0.0
-    result: FloatArray = 0.0 - logs.sum(axis=1)
+    result: FloatArray = 0.0 - np.einsum("ij,ij->i", logs, proba)
     return result
 
 

@@ -45,7 +45,7 @@ def map_blocks(size: int, step: int, work: Callable[[slice], Result], threads: i
         return [result for part in pool.map(lambda run: [work(block) for block in run], runs) for result in part]
 
 
-_WORDS, _DOUBLES = Scratch(), Scratch()
+_PICKED, _WORDS, _DOUBLES = Scratch(), Scratch(), Scratch()
 
 
 def product(block: FloatArray, y: Float64Array) -> Float64Array:
@@ -62,6 +62,27 @@ def product(block: FloatArray, y: Float64Array) -> Float64Array:
         np.copyto(doubles, block)
     result: Float64Array = doubles @ y
     return result
+
+
+def picked_for_now(block: FloatArray, rows: IntArray) -> FloatArray:
+    """Some rows of a block, good until the thread picks others."""
+    room: FloatArray = _PICKED.array((len(rows), block.shape[1]), block.dtype)
+    return np.take(block, rows, axis=0, out=room, mode="clip")  # "raise" would take a copy of `out`
+
+
+def larger_than(block: FloatArray, limit: float) -> tuple[IntArray, Float64Array]:
+    """Places, counted through row after row, of the numbers above a limit, and these numbers.
+
+    >>> places, values = larger_than(np.array([[0.0, 0.75], [-0.0, 0.5], [0.625, 0.5]], dtype=np.float16), 0.5)
+    >>> places.tolist(), values.tolist()
+    ([1, 4], [0.75, 0.625])
+    """
+    flat = block.reshape(-1)
+    if block.dtype == np.float16 and limit >= 0:  # as whole numbers, halves that are not below 0 sort the same way
+        places = np.flatnonzero(flat.view(np.int16) > np.float16(limit).view(np.int16))
+    else:
+        places = np.flatnonzero(flat > limit)
+    return places, flat[places].astype(np.float64)
 
 
 def widen(block: FloatArray) -> FloatArray:

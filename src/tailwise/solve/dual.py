@@ -11,19 +11,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..balance.target import Ranges
-from ..types import Float64Array, gap_between
+from ..types import Float64Array, FloatArray, IntArray, gap_between
 from . import newton
 from .core import exact_duals
 from .program import Effort, Program, Report, silent
 from .shards import Column
 
 OPEN_ELEMENTS = 1_000_000  # size of the part in memory: 8 MB in float64, more for larger matrices
+SAMPLE_ELEMENTS = 10_000_000  # from which the first duals are found
+ROUGH_ELEMENTS = 4_000_000  # more are taken in float32, where rough duals will do
 OPEN_SHARE = 25  # of a large matrix, a twenty-fifth, up to 320 MB
 POLISH_ELEMENTS = 400_000  # HiGHS takes about a second for so many
 MOST_ROUNDS = 20
 STAGES_PER_ROUND = 2
 SHRINK = 3.0  # each stage leaves a third of the rows within μ of the threshold
 TIED_WIDTH = 0.05  # of λ
+SURVEY_ELEMENTS = 1_000_000
+LEAST_POOL = 20  # surveys; smaller pools are soon read
+AROUND = 2  # times as many rows as will be opened are priced exactly beyond the threshold
 LP_SHARE = 0.1  # share of the gap that the relaxation may use up
 
 
@@ -37,9 +42,41 @@ class DualPoint:
     bound: float  # g(y)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """Rows spread evenly over the pool: what the reduced costs will be, before all rows are looked at."""
+
+    rows: Float64Array  # (m, C)
+    cost: Float64Array  # (m,)
+    size: int  # N
+
+    @classmethod
+    def of(cls, program: Program) -> Survey:
+        """Look at some rows; at none where the pool is so small that looking at all is as good."""
+        size, count = program.rows.size, SURVEY_ELEMENTS // program.rows.classes
+        where = np.linspace(0, size - 1, count if count * LEAST_POOL <= size else 0, dtype=np.int64)
+        return cls(program.rows.take(where), program.cost.at(where), size)
+
+    def limit(self, y: Float64Array, count: int) -> float:
+        """A reduced cost below which there are about `count` rows, or more."""
+        rank = count * len(self.cost) // self.size
+        if rank >= len(self.cost):
+            return np.inf
+        return float(np.partition(self.cost - self.rows @ y, rank)[rank])
+
+
 def evaluate(program: Program, y: Float64Array) -> DualPoint:
     """g(y) from one pass over all rows, in float64, less a margin for its rounding errors."""
-    reduced = program.rows.priced(program.cost, y)
+    return _point(program, y, program.rows.priced(program.cost, y))
+
+
+def evaluate_again(program: Program, y: Float64Array, known: DualPoint, limit: float) -> DualPoint:
+    """The same from another point: reduced costs above `limit` may be too small, which never makes g too large."""
+    point = _point(program, y, program.rows.priced_again(program.cost, y, known.reduced, limit))
+    return point if point.theta < limit else evaluate(program, y)
+
+
+def _point(program: Program, y: Float64Array, reduced: Column) -> DualPoint:
     cheapest, theta = reduced.sum_of_smallest(program.budget)
     bound = newton.target_value(program.ranges, y) + cheapest
     return DualPoint(y, reduced, theta, bound - _rounding_margin(program, y, reduced.extent()))
@@ -60,13 +97,17 @@ def maximise(
 ) -> DualPoint:
     """Good duals for the whole pool."""
     y = np.clip(warm, -program.lam, program.lam) if warm is not None else _sampled_duals(program, rng)
+    survey, most = Survey.of(program), _most_open(program)
     best = point = evaluate(program, y)
-    most = size = _most_open(program)
+    size, rough = most, True
     near = max(2, min(program.rows.size // 4, max(program.budget // 12, program.rows.classes)))
     for turn in range(MOST_ROUNDS):
-        part, width = _open_part(program, point, size)
+        part, width = _open_part(program, point, size, rough=rough)
         duals, near = _descend(part, point, near, width)
-        point = evaluate(program, duals.y)
+        rough = duals.at_trust_limit  # far from the optimum yet
+        size = most if rough else min(most, max(4_000, 100 * program.rows.classes))
+        limit = survey.limit(duals.y, program.budget + AROUND * size)
+        point = evaluate_again(program, duals.y, point, limit)
         best = max(best, point, key=lambda p: p.bound)
         missing = gap_between(duals.relaxed, best.bound)
         report(f"dual round {turn + 1}: bound {best.bound:.6g}, relaxation within {missing:.1e}")
@@ -74,7 +115,6 @@ def maximise(
             return best
         if effort.expired or near < 2:
             break
-        size = most if duals.at_trust_limit else min(most, max(4_000, 100 * program.rows.classes))
     return _polish(program, best, effort)
 
 
@@ -82,16 +122,17 @@ def _sampled_duals(program: Program, rng: np.random.Generator) -> Float64Array:
     """Duals of a small sample of the rows, then of a larger one, budget and target scaled down alike."""
     rows, classes, lam = program.rows, program.rows.classes, program.lam
     most = _most_open(program)
-    sizes = sorted({min(most, max(2_000, 20 * classes)), most})
-    sample = rng.choice(rows.size, sizes[-1], replace=False) if most < rows.size else np.arange(rows.size)
+    largest = min(most, max(SAMPLE_ELEMENTS // classes, 10 * classes))
+    sizes = sorted({min(largest, max(2_000, 20 * classes)), largest})
+    sample = rng.choice(rows.size, largest, replace=False) if most < rows.size else np.arange(rows.size)
     y, theta = np.zeros(classes), None
     for size in sizes[: 1 if most == rows.size else 2]:
         if size == rows.size:  # the part will hold the whole pool: begin there
             break
-        chosen, share = sample[:size], size / rows.size
+        chosen, share = np.sort(sample[:size]), size / rows.size
         ranges = Ranges(program.ranges.low * share, program.ranges.high * share)
         budget, none = program.budget * share, np.zeros(classes)
-        part = newton.Part(rows.take(chosen), program.cost.at(chosen), budget, none, 0.0, ranges, lam)
+        part = newton.Part(_taken(program, chosen, rough=True), program.cost.at(chosen), budget, none, 0.0, ranges, lam)
         if theta is None:
             theta = float(np.quantile(part.cost, program.budget / rows.size))
         for near in (1.0, 0.25, 0.08) if size == sizes[0] else (0.08, 0.03):
@@ -107,17 +148,23 @@ def _most_open(program: Program) -> int:
     return min(size, max(elements // classes, 10 * classes, 1_000))
 
 
-def _open_part(program: Program, point: DualPoint, size: int) -> tuple[newton.Part, float]:
+def _open_part(program: Program, point: DualPoint, size: int, *, rough: bool = False) -> tuple[newton.Part, float]:
     """The `size` rows nearest to the threshold, and the distance of the farthest of them."""
     distance = point.reduced.away_from(point.theta)
     chosen = distance.smallest(size)
     width = float(distance.at(chosen).max()) if size < program.rows.size else np.inf
     inside = program.rows.inside(point.reduced, point.theta, program.cost, but=chosen)
     part = newton.Part(
-        program.rows.take(chosen), program.cost.at(chosen), program.budget - inside.count, inside.total, inside.cost,
-        program.ranges, program.lam,
+        _taken(program, chosen, rough=rough), program.cost.at(chosen), program.budget - inside.count, inside.total,
+        inside.cost, program.ranges, program.lam,
     )  # fmt: skip
     return part, width
+
+
+def _taken(program: Program, chosen: IntArray, *, rough: bool) -> FloatArray:
+    """Rows in float64; in float32 if they are many and rough duals will do: a third of the time and half the room."""
+    many = len(chosen) * program.rows.classes > ROUGH_ELEMENTS
+    return program.rows.take_as(np.float32, chosen) if rough and many else program.rows.take(chosen)
 
 
 def _descend(part: newton.Part, point: DualPoint, near: int, width: float) -> tuple[newton.Duals, int]:

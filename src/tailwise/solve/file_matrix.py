@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..scratch import Scratch
 from ..types import FloatArray, IntArray
 from .stores import shown_place
 
@@ -27,8 +28,8 @@ class FileMatrix(ABC):
         self.dtype = dtype
 
     @abstractmethod
-    def run(self, start: int, stop: int) -> FloatArray:
-        """Contiguous rows; at least one."""
+    def run(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
+        """Contiguous rows, at least one; read into `room`, they are good until the thread reads the next."""
 
     @abstractmethod
     def pick(self, rows: IntArray) -> FloatArray:

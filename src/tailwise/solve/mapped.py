@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import BadFile
+from ..scratch import Scratch
 from ..types import FloatArray, IntArray
 
 MOST_OPEN = 32  # files at a time, two descriptors each: a folder may hold thousands
@@ -39,11 +40,12 @@ class MappedFile:
         self._offset, self._order = offset, order
         self.array: FloatArray = np.ndarray(shape, dtype, buffer=self._map, offset=offset, order=order)
 
-    def rows(self, start: int, stop: int) -> FloatArray:
+    def rows(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
         """Contiguous rows, read and not mapped: a page that is brought in costs more than its bytes copied."""
         if self._order == "F" or start >= stop:
             return self.array[start:stop]
-        rows: Any = np.empty((stop - start, self.array.shape[1]), self.array.dtype)
+        shape = (stop - start, self.array.shape[1])
+        rows: Any = np.empty(shape, self.array.dtype) if room is None else room.array(shape, self.array.dtype)
         place, rest = self._offset + start * rows.strides[0], memoryview(rows).cast("B")
         while rest:  # one call gives at most 2 GiB
             got = os.preadv(self._descriptor, [rest], place)
@@ -67,9 +69,11 @@ class Mapped:
         self._files: OrderedDict[int, MappedFile] = OrderedDict()
         self._touched = 0
 
-    def run(self, key: int, make: Callable[[], MappedFile], start: int, stop: int) -> FloatArray:
+    def run(
+        self, key: int, make: Callable[[], MappedFile], start: int, stop: int, room: Scratch | None = None
+    ) -> FloatArray:
         """Contiguous rows of a file."""
-        return self._file(key, make).rows(start, stop)
+        return self._file(key, make).rows(start, stop, room)
 
     def pick(self, key: int, make: Callable[[], MappedFile], rows: IntArray) -> FloatArray:
         """Rows of a file by ascending number, copied."""

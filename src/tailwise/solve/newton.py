@@ -6,15 +6,18 @@ h(y) = Σ_k (low_k if y_k > 0 else high_k)·y_k. Here max(0, x) becomes μ·log(
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import entr, expit
 
 from ..balance.target import Ranges
-from ..types import BoolArray, Float64Array
+from ..types import BoolArray, Float64Array, FloatArray
+from .blocks import map_blocks
 
 GRAM_ROWS = 4096
+PRODUCT_ROWS = 1 << 13
 HESSIAN_ROWS = 40  # per dual
 MOST_STEPS = 25
 MOST_HALVINGS = 15
@@ -26,7 +29,7 @@ LONGEST = 30.0  # in units of μ
 class Part:
     """Open rows, and what the rows fixed inside the batch add up to."""
 
-    rows: Float64Array  # (m, C)
+    rows: FloatArray  # (m, C), in float32 where rough duals will do
     cost: Float64Array  # (m,)
     budget: float  # picks left for the open rows
     inside: Float64Array  # (C,) sum of the rows fixed inside
@@ -36,10 +39,22 @@ class Part:
 
     def excess(self, y: Float64Array, theta: float) -> Float64Array:
         """x = P·y + θ − u, (m,): positive = wanted at these duals."""
-        x: Float64Array = self.rows @ y
+        rows, factors = self.rows, y.astype(self.rows.dtype)
+        x = np.concatenate(self._by_blocks(lambda where: rows[where] @ factors), dtype=np.float64)
         x += theta
         x -= self.cost
         return x
+
+    def expected(self, z: Float64Array) -> Float64Array:
+        """Pᵀz with what is fixed inside, (C,): what the batch expects of every class."""
+        rows, shares = self.rows, z.astype(self.rows.dtype)
+        sums = self._by_blocks(lambda where: rows[where].T @ shares[where])
+        total: Float64Array = np.sum(sums, axis=0, dtype=np.float64) + self.inside
+        return total
+
+    def _by_blocks(self, work: Callable[[slice], FloatArray]) -> list[FloatArray]:
+        """On all cores where there is much to do; float32 is added up over few rows at a time, then in float64."""
+        return map_blocks(len(self.rows), PRODUCT_ROWS if self.rows.dtype == np.float32 else len(self.rows), work)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +73,7 @@ def _duals(part: Part, y: Float64Array, theta: float, mu: float, *, at_trust_lim
     x, value = _value(part, y, theta, mu)
     z = expit(x / mu)
     relaxed = part.inside_cost - value + mu * float((entr(z) + entr(1 - z)).sum())
-    gradient, _, _, free = _face(part, y, part.rows.T @ z + part.inside)
+    gradient, _, _, free = _face(part, y, part.expected(z))
     left = np.abs(gradient[free]).sum() + abs(float(z.sum()) - part.budget)
     return Duals(y, theta, relaxed, bool(left <= ROUGHLY * max(1.0, part.budget)), at_trust_limit)
 
@@ -82,7 +97,7 @@ def minimise(part: Part, y: Float64Array, theta: float, mu: float, *, tolerance:
     origin = x
     for _ in range(MOST_STEPS):
         z = expit(x / mu)
-        gradient, lower, upper, free = _face(part, y, part.rows.T @ z + part.inside)
+        gradient, lower, upper, free = _face(part, y, part.expected(z))
         theta_gradient = float(z.sum()) - part.budget
         if np.abs(gradient[free]).sum() + abs(theta_gradient) < tolerance:
             break
@@ -140,7 +155,7 @@ def _face(
     return gradient, lower, upper, free
 
 
-def _hessian(rows: Float64Array, weights: Float64Array, free: BoolArray, mu: float) -> Float64Array:
+def _hessian(rows: FloatArray, weights: Float64Array, free: BoolArray, mu: float) -> Float64Array:
     """(1/μ)·Σ w_i [p_i, 1][p_i, 1]ᵀ over the free classes and θ, (k+1, k+1), lifted a little off singularity."""
     near = np.flatnonzero(weights > 1e-6)
     size = int(free.sum()) + 1

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from ..errors import BadFile
+from ..scratch import Scratch
 from ..types import FloatArray, IntArray
 from .file_matrix import FileMatrix
 from .mapped import Mapped, MappedFile
@@ -72,10 +73,12 @@ class NpyMatrix(FileMatrix):
     def __reduce__(self) -> tuple[type[NpyMatrix], tuple[Disk, tuple[NpyFile, ...]]]:
         return NpyMatrix, (self.store, self.files)
 
-    def run(self, start: int, stop: int) -> FloatArray:
+    def run(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
         """Contiguous rows, read from one file or several."""
-        runs = [self._run(part, start, stop) for part in self.parts(start, stop)]
-        return runs[0] if len(runs) == 1 else np.concatenate(runs)
+        parts = self.parts(start, stop)
+        if len(parts) == 1:
+            return self._run(parts[0], start, stop, room)
+        return np.concatenate([self._run(part, start, stop) for part in parts])
 
     def pick(self, rows: IntArray) -> FloatArray:
         """Chosen rows, copied."""
@@ -86,9 +89,9 @@ class NpyMatrix(FileMatrix):
             result[where] = self._mapped.pick(part, self._opener(part), rows[where] - self.bounds[part])
         return result
 
-    def _run(self, part: int, start: int, stop: int) -> FloatArray:
+    def _run(self, part: int, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
         low, high = int(self.bounds[part]), int(self.bounds[part + 1])
-        return self._mapped.run(part, self._opener(part), max(start, low) - low, min(stop, high) - low)
+        return self._mapped.run(part, self._opener(part), max(start, low) - low, min(stop, high) - low, room)
 
     def _opener(self, part: int) -> Callable[[], MappedFile]:
         return partial(map_npy, self.files[part])

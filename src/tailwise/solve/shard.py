@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..scratch import Scratch
 from ..types import Float64Array, FloatArray, IntArray
-from .blocks import map_blocks, product, rows_per_block, widen, widen_for_now
-from .checks import added_problems, row_problems
+from .blocks import larger_than, map_blocks, picked_for_now, product, rows_per_block, widen, widen_for_now
+from .checks import added_problems, largest_product, row_problems
 from .exact import exact_sum, fixed_point_sums
+from .file_matrix import FileMatrix
 from .top_k import TopK
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 COLUMN_ROWS = 1 << 18  # 2 MB: what is made on the way stays in the cache, and digits are counted over enough numbers
 DIGIT_BITS = 16
+GLANCED_BLOCKS = 4  # read at once where few rows are wanted: fewer calls, for which threads wait for each other
+_READ = Scratch()
 Result = TypeVar("Result")
 
 
@@ -58,6 +62,29 @@ class Shard:
     def price(self, key: int, cost: int, y: Float64Array) -> None:
         """Keep u − P·y, in float64, from one pass over the rows."""
         self._fill(key, lambda where: self.columns[cost][self._local(where)] - self._times(where, y))
+
+    def price_again(
+        self, key: int, cost: int, y: Float64Array, known: int, known_y: Float64Array, limit: float
+    ) -> None:
+        """Keep u − P·y where it is at most `limit`, and elsewhere that or less.
+
+        Of most rows a known column tells enough: it holds u − P·y, or less, at other duals, and from there it cannot
+        fall by more than the largest p·(y − known_y).
+        """
+        column = self.columns[key] = np.empty(self.stop - self.start)
+        most = largest_product(y - known_y, self.matrix.dtype)
+        near = self._lowered(column, self.columns[known], most, limit)
+
+        def work(where: slice) -> None:
+            rows = near[slice(*np.searchsorted(near, (where.start, where.stop)))]
+            if len(rows):
+                stored = self._stored(slice(where.start + self.start, where.stop + self.start))
+                picked = picked_for_now(stored, rows - where.start)
+                borders = np.searchsorted(rows, range(where.start + self._step, where.stop, self._step))
+                times = [product(block, y) for block in np.split(picked, borders)]
+                column[rows] = self.columns[cost][rows] - np.concatenate(times)
+
+        map_blocks(self.stop - self.start, GLANCED_BLOCKS * self._step, work, self.threads)
 
     def hide(self, key: int, reduced: int, y: Float64Array) -> None:
         """Keep a column u − P·y less what a sparse softmax may hide of P·y."""
@@ -119,18 +146,21 @@ class Shard:
         indices = np.flatnonzero(below)
         return len(indices), self.total(indices + self.start), exact_sum(self.columns[cost][indices])
 
-    def above(self, classes: Sequence[int], limit: float) -> tuple[IntArray, Float64Array]:
+    def above(self, classes: IntArray, limit: float) -> tuple[IntArray, Float64Array]:
         """For each of some classes, how many rows give it more than `limit`, and the sum of these probabilities."""
+        width = self.matrix.shape[1]
 
         def work(where: slice) -> tuple[IntArray, Float64Array]:
-            columns = self._block(where)[:, classes]
-            large = columns > limit
-            return large.sum(axis=0), np.where(large, columns, 0.0).sum(axis=0, dtype=np.float64)
+            places, values = larger_than(self._stored(where), limit)
+            each = places % width
+            sums = np.bincount(each, weights=values, minlength=width).astype(np.float64, copy=False)  # they are
+            return np.bincount(each, minlength=width), sums
 
-        counts, sums = np.zeros(len(classes), dtype=np.int64), np.zeros(len(classes))
+        counts, sums = np.zeros(width, dtype=np.int64), np.zeros(width)
         for more_counts, more_sums in self._map_rows(work):
-            counts, sums = counts + more_counts, sums + more_sums
-        return counts, sums
+            counts += more_counts
+            sums += more_sums
+        return counts[classes], sums[classes]
 
     def largest_class(self) -> IntArray:
         """The most probable class of every row."""
@@ -199,13 +229,30 @@ class Shard:
 
     def _block(self, where: slice) -> FloatArray:
         """Contiguous rows as float32 or float64, good until the thread asks for the next."""
-        return widen_for_now(self.matrix[where])
+        return widen_for_now(self._stored(where))
+
+    def _stored(self, where: slice) -> FloatArray:
+        """Contiguous rows as they are stored, good until the thread asks for the next."""
+        matrix = self.matrix
+        rows = matrix.run(where.start, where.stop, _READ) if isinstance(matrix, FileMatrix) else matrix[where]
+        return np.ascontiguousarray(rows)  # what lies column by column would be added up in another order
 
     def _times(self, where: slice, y: Float64Array) -> Float64Array:
         """P·y of some rows."""
         if isinstance(self.matrix, TopK):
             return self.matrix.times(where, y)
-        return product(self.matrix[where], y)
+        return product(self._stored(where), y)
+
+    def _lowered(self, column: Float64Array, known: Float64Array, by: float, limit: float) -> IntArray:
+        """Fill a column with a known one less a number; the rows, counted in the shard, where that is up to a limit."""
+
+        def work(where: slice) -> IntArray:
+            np.subtract(known[where], by, out=column[where])
+            near: IntArray = np.flatnonzero(column[where] <= limit) + where.start
+            return near
+
+        none = np.empty(0, dtype=np.int64)
+        return np.concatenate([none, *map_blocks(self.stop - self.start, COLUMN_ROWS, work, self.threads)])
 
     def _fill(self, key: int, work: Callable[[slice], Float64Array]) -> None:
         """Keep a column that is made block by block."""

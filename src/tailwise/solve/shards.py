@@ -11,9 +11,10 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..types import Float64Array, FloatArray, IntArray
 from .blocks import rows_per_block, widen
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 GATHERED = 1 << 18  # numbers that may be looked at in one place
 _KEYS = itertools.count()
+Number = TypeVar("Number", np.float32, np.float64)
 
 
 class Hands(Protocol):
@@ -90,12 +92,18 @@ class Rows:
 
     def take(self, indices: IntArray) -> Float64Array:
         """Chosen rows (m, C) in float64."""
+        return self.take_as(np.float64, indices)
+
+    def take_as(self, kind: type[Number], indices: IntArray) -> NDArray[Number]:
+        """Chosen rows (m, C) in float64 or, rounded where they were that, in float32."""
         order, parts = self.ordered(indices)
-        result, start, step = np.empty((len(indices), self.classes)), 0, rows_per_block(self.classes)
+        ascending = bool((order[1:] > order[:-1]).all())
+        result, start, step = np.empty((len(indices), self.classes), kind), 0, rows_per_block(self.classes)
         for part in self.ask("take", [(cut,) for cut in parts]):
             for at in range(0, len(part), step):
                 block = widen(part[at : at + step])
-                result[order[start + at : start + at + len(block)]] = block
+                where = slice(start + at, start + at + len(block))
+                result[where if ascending else order[where]] = block
             start += len(part)
         return result
 
@@ -134,7 +142,17 @@ class Rows:
 
     def priced(self, cost: Column, y: Float64Array) -> Column:
         """u − P·y in float64, from one pass."""
-        return self.new_column("price", [(cost.key, y)] * self.shards)[0]
+        column, _ = self.new_column("price", [(cost.key, y)] * self.shards)
+        column.y = y
+        return column
+
+    def priced_again(self, cost: Column, y: Float64Array, known: Column, limit: float) -> Column:
+        """u − P·y up to a limit, and above it that or less; from a column that was priced at duals near y."""
+        if limit == np.inf or self.sparse:
+            return self.priced(cost, y)
+        column, _ = self.new_column("price_again", [(cost.key, y, known.key, known.y, limit)] * self.shards)
+        column.y = y
+        return column
 
     def hiding(self, reduced: Column, y: Float64Array) -> Column:
         """u − P·y less what a sparse softmax may hide of P·y."""
@@ -206,6 +224,7 @@ class Column:
     def __init__(self, rows: Rows, key: int) -> None:
         self.rows, self.key = rows, key
         self.hidden: Column | None = None  # by how much the true numbers may be larger, where the softmax is sparse
+        self.y: Float64Array | None = None  # the duals at which it was priced
 
     def at(self, indices: IntArray) -> Float64Array:
         """The numbers of some rows, (m,)."""

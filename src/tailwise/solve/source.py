@@ -12,11 +12,10 @@ import numpy as np
 from ..errors import BadInput, BadProbabilities
 from ..score.softmax import Score
 from ..types import Float64Array, Proba
+from .checks import SUM_TOLERANCE
 from .matrices import Matrix, as_matrix
 from .shards import Column, Rows
 from .top_k import DESCRIPTION, TopK
-
-SUM_TOLERANCE = {np.dtype(np.float16): 5e-3, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-3}
 
 
 def open_proba(proba: Proba) -> Matrix:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BadFile
+from ..scratch import Scratch
 from ..types import BoolArray, FloatArray, IntArray
 from .file_matrix import FileMatrix
 from .mapped import Mapped, MappedFile
@@ -54,11 +55,11 @@ class SpooledMatrix(FileMatrix):
     def __reduce__(self) -> tuple[type[SpooledMatrix], tuple[Source]]:
         return SpooledMatrix, (self.source,)
 
-    def run(self, start: int, stop: int) -> FloatArray:
-        """A view of the temporary file."""
+    def run(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
+        """Contiguous rows, read from the temporary file."""
         for part in self.parts(start, stop):
             self._bring(part)
-        return self._mapped.run(0, self._map, start, stop)
+        return self._mapped.run(0, self._map, start, stop, room)
 
     def pick(self, rows: IntArray) -> FloatArray:
         """Chosen rows, copied."""

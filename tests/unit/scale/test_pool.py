@@ -131,6 +131,21 @@ def test_a_column_that_nobody_needs_is_not_made_again(hands: RayHands) -> None:
     assert list(hands.recipes) == [kept.key]
 
 
+def test_a_column_made_from_one_that_is_gone_is_made_again_all_the_same(hands: RayHands, pool: np.ndarray) -> None:
+    rows, y = Rows(hands=hands), np.linspace(-1.0, 1.0, 12)
+    costs = rows.hold(np.zeros(rows.size))
+    found = rows.priced(costs, y)
+    for step in (1.1, 1.2):
+        found = rows.priced_again(costs, step * y, found, -0.3)  # the one before is dropped with the next question
+    before = found.values()
+    assert len(hands.recipes) == 4
+    Assassin(hands, before=set()).kill(1)
+    assert np.array_equal(found.values(), before)
+    with pytest.raises(KeyError):
+        hands.ask("extent", [(next(iter(hands.recipes)) + 1,)] * 2)  # what was priced first is not held any longer
+    np.testing.assert_allclose(before[before <= -0.3], (-pool.astype(float) @ (1.2 * y))[before <= -0.3], atol=1e-12)
+
+
 def test_a_shard_that_is_lost_again_and_again_is_an_error(hands: RayHands, monkeypatch: pytest.MonkeyPatch) -> None:
     build = hands.build
 

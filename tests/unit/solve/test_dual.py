@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import linprog
 
 from tailwise.balance.target import Ranges
-from tailwise.solve.dual import evaluate, maximise
+from tailwise.solve.dual import Survey, evaluate, evaluate_again, maximise
+from tailwise.solve.newton import Part
 from tailwise.solve.program import Effort, Program
 
 from .programs import make_program, proba_of
@@ -59,6 +60,64 @@ def test_no_dual_point_exceeds_the_value_of_any_batch(seed: int) -> None:
     bound = evaluate(program, rng.uniform(-0.7, 0.7, size=4)).bound
     values = [program.value(rng.choice(40, size=4, replace=False)) for _ in range(300)]
     assert bound <= min(values)
+
+
+def large_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have pools of a few thousand rows count as large: surveyed, opened in part, at first in float32."""
+    monkeypatch.setattr("tailwise.solve.dual.SURVEY_ELEMENTS", 3_000)
+    monkeypatch.setattr("tailwise.solve.dual.OPEN_ELEMENTS", 5_000)
+    monkeypatch.setattr("tailwise.solve.dual.SAMPLE_ELEMENTS", 5_000)
+    monkeypatch.setattr("tailwise.solve.dual.ROUGH_ELEMENTS", 1_000)
+
+
+@pytest.mark.parametrize("width", [0.0, 3.0])
+@pytest.mark.parametrize("lam", [0.05, 0.5, 2.0, 50.0])
+def test_a_large_pool_is_bounded_as_tightly(lam: float, width: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    large_pools(monkeypatch)
+    program = random_program(20_000, 5, seed=8, lam=lam, width=width)
+    assert len(Survey.of(program).cost) == 600
+    optimum = relaxed_optimum(program)
+    point = maximise(program, Effort.for_gap(1e-5, None), np.random.default_rng(0), None)
+    assert point.bound <= optimum + 1e-7 * abs(optimum)
+    assert point.bound == pytest.approx(optimum, rel=2e-5)
+
+
+@pytest.mark.parametrize("limit", [-2.0, 0.0, np.inf])
+def test_a_point_found_from_another_has_the_bound_of_one_found_alone(limit: float) -> None:
+    program = random_program(4_000, 5, seed=3, lam=1.0)
+    rng = np.random.default_rng(4)
+    for drift in (0.0, 0.01, 0.4):
+        known = evaluate(program, rng.uniform(-0.5, 0.5, size=5))
+        y = known.y + drift * rng.uniform(-1, 1, size=5)
+        again, alone = evaluate_again(program, y, known, limit), evaluate(program, y)
+        assert again.theta == pytest.approx(alone.theta, abs=1e-12)
+        assert again.bound == pytest.approx(alone.bound, rel=1e-12)
+
+
+def test_a_survey_foresees_about_how_many_rows_are_below_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailwise.solve.dual.SURVEY_ELEMENTS", 6_000)
+    program, y = random_program(40_000, 6, seed=5, lam=1.0), np.linspace(-1.0, 1.0, 6)
+    survey, reduced = Survey.of(program), evaluate(program, y).reduced.values()
+    for count in (4_000, 12_000, 30_000):
+        assert (reduced <= survey.limit(y, count)).sum() == pytest.approx(count, rel=0.2)
+    assert survey.limit(y, 40_000) == np.inf
+
+
+def test_a_pool_that_is_small_is_not_surveyed() -> None:
+    program = random_program(2_000, 6, seed=6, lam=1.0)
+    assert Survey.of(program).limit(np.zeros(6), 1) == np.inf
+
+
+def test_a_part_in_single_precision_says_what_one_in_double_precision_does() -> None:
+    rng = np.random.default_rng(7)
+    proba, z = rng.dirichlet(np.full(8, 0.3), size=30_000).astype(np.float32), rng.random(30_000)
+    cost, inside, ranges = rng.normal(size=30_000), rng.random(8), Ranges(np.zeros(8), np.zeros(8))
+    y = rng.normal(size=8)
+    rough, exact = (Part(rows, cost, 10.0, inside, 0.0, ranges, 1.0) for rows in (proba, proba.astype(np.float64)))
+    np.testing.assert_allclose(rough.excess(y, 0.3), proba.astype(np.float64) @ y + 0.3 - cost, atol=3e-6)
+    np.testing.assert_allclose(exact.excess(y, 0.3), proba.astype(np.float64) @ y + 0.3 - cost, atol=1e-13)
+    np.testing.assert_allclose(rough.expected(z), z @ proba.astype(np.float64) + inside, rtol=1e-6)
+    np.testing.assert_allclose(exact.expected(z), z @ proba.astype(np.float64) + inside, rtol=1e-12)
 
 
 def test_warm_duals_beyond_the_box_are_brought_into_it() -> None:

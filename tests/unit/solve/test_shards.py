@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailwise.score.softmax import entropy
-from tailwise.solve.blocks import map_blocks, product, rows_per_block, smallest, widen_half
+from tailwise.solve.blocks import larger_than, map_blocks, product, rows_per_block, smallest, widen_half
 from tailwise.solve.shards import LocalHands, Rows, shard_bounds
 
 SHARDS = (1, 2, 4, 8)
@@ -81,6 +81,73 @@ def test_products_sums_and_reads_equal_those_in_float64(dtype: type, shards: int
     assert np.array_equal(rows.take(some), wide[some])
     assert np.array_equal(rows.read(slice(37_000, 76_000)), array[37_000:76_000].astype(rows.read(slice(1)).dtype))
     assert np.array_equal(rows.largest_class(), wide.argmax(axis=1))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rows_are_taken_in_the_precision_and_the_order_asked_for(dtype: type, kind: type) -> None:
+    array, rows = softmax_rows(30_000, 60, dtype), np.random.default_rng(1).permutation(30_000)[:20_000]
+    for some in (rows, np.sort(rows), rows[:0]):
+        taken = rows_in(array, 3).take_as(kind, some)
+        assert taken.dtype == kind
+        assert np.array_equal(taken, array[some].astype(kind))
+
+
+LIMITS = {"nowhere": -np.inf, "low": -0.9, "high": 0.1, "everywhere": np.inf}
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.05, 3.0])
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_what_is_priced_again_is_exact_up_to_the_limit_and_never_too_large(
+    dtype: type, limit: float, drift: float
+) -> None:
+    rng = np.random.default_rng(2)
+    array, cost = softmax_rows(40_000, 70, dtype), rng.normal(size=40_000)
+    rows, first, second, third = rows_in(array, 2), *(drift * rng.normal(size=(3, 70)))
+    costs = rows.hold(cost)
+    known = rows.priced_again(costs, second, rows.priced(costs, first), limit)  # itself, too, holds bounds
+    found = rows.priced_again(costs, third, known, limit).values()
+    exact = cost - array.astype(np.float64) @ third
+    below = exact <= limit
+    np.testing.assert_allclose(found[below], exact[below], atol=1e-13)
+    assert (found <= exact + 1e-13).all()
+    assert (found[~below] > limit - 1e-13).all()
+
+
+def test_rows_that_a_known_column_tells_enough_of_are_not_read_again() -> None:
+    array = softmax_rows(20_000, 50)
+    rows, y = rows_in(array, 1), np.linspace(-1.0, 1.0, 50)
+    costs = rows.hold(np.zeros(20_000))
+    known = rows.priced(costs, y)
+    limit = float(np.median(known.values()))
+    array[known.values() > limit + 0.02] = np.nan  # would be seen
+    found = rows.priced_again(costs, y + 0.01, known, limit).values()
+    assert not np.isnan(found).any()
+    assert (found <= limit).sum() >= 10_000
+
+
+@pytest.mark.parametrize(("shards", "threads"), [(2, 1), (3, 2), (8, None)])
+def test_prices_made_from_others_are_bit_identical_for_any_number_of_threads_and_shards(
+    shards: int, threads: int
+) -> None:
+    array, y = softmax_rows(150_000, 9, np.float16), np.linspace(-1, 1, 9)
+
+    def priced(rows: Rows) -> np.ndarray:
+        costs = rows.hold(np.zeros(150_000))
+        return rows.priced_again(costs, y * 1.1, rows.priced(costs, y), -0.4).values()
+
+    assert np.array_equal(priced(rows_in(array, 1, 1)), priced(rows_in(array, shards, threads)))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("limit", [0.0, 0.1, 0.5])
+def test_large_numbers_are_found_where_they_are(limit: float, dtype: type) -> None:
+    block = np.random.default_rng(3).choice([-0.0, 0.0, 0.1, 0.25, 0.5, 0.75, 1.0], size=(300, 7)).astype(dtype)
+    places, values = larger_than(block, limit)
+    wide = block.astype(np.float64).ravel()
+    assert places.tolist() == np.flatnonzero(wide > np.float64(dtype(limit))).tolist()
+    assert values.tolist() == wide[places].tolist()
 
 
 @pytest.mark.parametrize(("shards", "threads"), [(1, 2), (1, 8), (2, 1), (3, 2), (8, None)])
