@@ -15,6 +15,7 @@ import numpy as np
 from .apart import Answer, call_apart
 from .instances import Instance, write
 from .measured import Measured, Row, Run, Sheet
+from .out_of_core import PASSES
 from .timing import timed
 
 NAME = "ray"
@@ -116,7 +117,7 @@ def traffic(path: str) -> Answer:
     rounds, counting = _counted(matrix, SIMULATED)
     budget = matrix.shape[0] // BUDGET_SHARE
     return {
-        "rounds": len(rounds), "rounds alone": len(alone), "passes": counting.asked["price"] + counting.asked["price_again"],
+        "rounds": len(rounds), "rounds alone": len(alone), "passes": sum(counting.asked[kind] for kind in PASSES),
         "questions": sum(counting.asked.values()), "rows": counting.back["take"],
         "questions of duals": rounds[-1],
         "bytes": sum(counting.out.values()) + sum(counting.back.values()),
