@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 # Methods of a shard that make a column, its key being their first argument, and where they name columns that they need.
 MAKING: dict[str, tuple[int, ...]] = {
-    "hold": (), "scan": (), "price": (1,), "price_again": (1, 3), "hide": (1,), "hidden_l1": (), "hidden_score": (),
-    "away": (1,), "minus_classes": (),
+    "hold": (), "scan": (), "price": (1,), "price_roughly": (1,), "price_again": (1, 3), "hide": (1,),
+    "hidden_l1": (), "hidden_score": (), "away": (1,), "minus_classes": (),
 }  # fmt: skip
 Recipe: TypeAlias = tuple[str, Sequence[tuple[Any, ...]]]  # a method, and its arguments for each shard
 MOST_REBUILDS = 8  # in a row, of one shard

@@ -65,9 +65,9 @@ class Survey:
         return float(np.partition(self.cost - self.rows @ y, rank)[rank])
 
 
-def evaluate(program: Program, y: Float64Array) -> DualPoint:
-    """g(y) from one pass over all rows, in float64, less a margin for its rounding errors."""
-    return _point(program, y, program.rows.priced(program.cost, y))
+def evaluate(program: Program, y: Float64Array, *, roughly: bool = False) -> DualPoint:
+    """g(y) from one pass over all rows, in float64, less a margin for its rounding errors; roughly, a little less."""
+    return _point(program, y, program.rows.priced(program.cost, y, roughly=roughly))
 
 
 def evaluate_again(program: Program, y: Float64Array, known: DualPoint, limit: float) -> DualPoint:
@@ -98,7 +98,7 @@ def maximise(
     """Good duals for the whole pool."""
     y = np.clip(warm, -program.lam, program.lam) if warm is not None else _sampled_duals(program, rng)
     survey, most = Survey.of(program), _most_open(program)
-    best = point = evaluate(program, y)
+    best = point = evaluate(program, y, roughly=bool(len(survey.cost)))  # for direction only, if it is much work
     size, rough = most, True
     near = max(2, min(program.rows.size // 4, max(program.budget // 12, program.rows.classes)))
     for turn in range(MOST_ROUNDS):

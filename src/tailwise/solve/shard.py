@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 from ..scratch import Scratch
 from ..types import Float64Array, FloatArray, IntArray
-from .blocks import larger_than, map_blocks, picked_for_now, product, rows_per_block, widen, widen_for_now
+from .blocks import (
+    is_plain,
+    larger_than,
+    map_blocks,
+    picked_for_now,
+    product,
+    rough_product,
+    rows_per_block,
+    widen,
+    widen_for_now,
+)
 from .checks import added_problems, largest_product, row_problems
 from .exact import exact_sum, fixed_point_sums
 from .file_matrix import FileMatrix
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 
 COLUMN_ROWS = 1 << 18  # 2 MB: what is made on the way stays in the cache, and digits are counted over enough numbers
 DIGIT_BITS = 16
-GLANCED_BLOCKS = 4  # read at once where few rows are wanted: fewer calls, for which threads wait for each other
+RUN_BLOCKS = 2  # are read at once where there is little to do: fewer calls, for which threads wait for each other
 _READ = Scratch()
 Result = TypeVar("Result")
 
@@ -38,6 +48,7 @@ class Shard:
     def __init__(self, matrix: Matrix, start: int, stop: int, threads: int | None = None) -> None:
         self.matrix, self.start, self.stop, self.threads = matrix, start, stop, threads
         self.columns: dict[int, Float64Array] = {}
+        self._plain = False  # whether all numbers are known to be plain halves, or no halves
         self._step = rows_per_block(matrix.shape[1])
 
     # -- columns ------------------------------------------------------------------------------------------------------
@@ -50,18 +61,34 @@ class Shard:
         """Keep 0 − score of every row (zeros without a score); how many rows are bad, and what is wrong with some."""
         column = self.columns[key] = np.zeros(self.stop - self.start)
 
-        def work(where: slice) -> tuple[int, list[str]]:
-            block = self._block(where)
+        def work(where: slice) -> tuple[bool, tuple[int, list[str]]]:
+            stored = self._stored(where)
+            plain = is_plain(stored)
+            block = widen_for_now(stored, plain=plain)
             bad, found = row_problems(block, where.start, tolerance)
             if score is not None and not bad:
                 column[self._local(where)] = 0.0 - score(block)  # no −0.0
-            return bad, found
+            return plain, (bad, found)
 
-        return added_problems(self._map_rows(work))
+        blocks = self._map_rows(work)
+        self._plain = all(plain for plain, _ in blocks)
+        return added_problems(problems for _, problems in blocks)
 
     def price(self, key: int, cost: int, y: Float64Array) -> None:
         """Keep u − P·y, in float64, from one pass over the rows."""
         self._fill(key, lambda where: self.columns[cost][self._local(where)] - self._times(where, y))
+
+    def price_roughly(self, key: int, cost: int, y: Float64Array) -> None:
+        """Keep u − P·y, or a little less."""
+        column, costs = np.empty(self.stop - self.start), self.columns[cost]
+
+        def work(where: slice) -> None:
+            borders = range(self._step, where.stop - where.start, self._step)
+            most = rough_product(self._stored(self._whole(where)), y, borders, plain=self._plain)
+            np.subtract(costs[where], most, out=column[where])
+
+        self._map_runs(work)
+        self.columns[key] = column
 
     def price_again(
         self, key: int, cost: int, y: Float64Array, known: int, known_y: Float64Array, limit: float
@@ -71,20 +98,19 @@ class Shard:
         Of most rows a known column tells enough: it holds u − P·y, or less, at other duals, and from there it cannot
         fall by more than the largest p·(y − known_y).
         """
-        column = self.columns[key] = np.empty(self.stop - self.start)
+        column, costs = np.empty(self.stop - self.start), self.columns[cost]
         most = largest_product(y - known_y, self.matrix.dtype)
         near = self._lowered(column, self.columns[known], most, limit)
 
         def work(where: slice) -> None:
             rows = near[slice(*np.searchsorted(near, (where.start, where.stop)))]
             if len(rows):
-                stored = self._stored(slice(where.start + self.start, where.stop + self.start))
-                picked = picked_for_now(stored, rows - where.start)
+                picked = picked_for_now(self._stored(self._whole(where)), rows - where.start)
                 borders = np.searchsorted(rows, range(where.start + self._step, where.stop, self._step))
-                times = [product(block, y) for block in np.split(picked, borders)]
-                column[rows] = self.columns[cost][rows] - np.concatenate(times)
+                column[rows] = costs[rows] - product(picked, y, borders.tolist(), plain=self._plain)
 
-        map_blocks(self.stop - self.start, GLANCED_BLOCKS * self._step, work, self.threads)
+        self._map_runs(work)
+        self.columns[key] = column
 
     def hide(self, key: int, reduced: int, y: Float64Array) -> None:
         """Keep a column u − P·y less what a sparse softmax may hide of P·y."""
@@ -241,7 +267,7 @@ class Shard:
         """P·y of some rows."""
         if isinstance(self.matrix, TopK):
             return self.matrix.times(where, y)
-        return product(self._stored(where), y)
+        return product(self._stored(where), y, plain=self._plain)
 
     def _lowered(self, column: Float64Array, known: Float64Array, by: float, limit: float) -> IntArray:
         """Fill a column with a known one less a number; the rows, counted in the shard, where that is up to a limit."""
@@ -266,13 +292,16 @@ class Shard:
     def _local(self, where: slice) -> slice:
         return slice(where.start - self.start, where.stop - self.start)
 
+    def _whole(self, where: slice) -> slice:
+        return slice(where.start + self.start, where.stop + self.start)
+
     def _map_rows(self, work: Callable[[slice], Result]) -> list[Result]:
         """Apply `work` to the blocks of rows, numbered as in the whole matrix."""
+        return map_blocks(self.stop - self.start, self._step, lambda where: work(self._whole(where)), self.threads)
 
-        def shifted(where: slice) -> Result:
-            return work(slice(where.start + self.start, where.stop + self.start))
-
-        return map_blocks(self.stop - self.start, self._step, shifted, self.threads)
+    def _map_runs(self, work: Callable[[slice], None]) -> None:
+        """Apply `work` to runs of blocks, rows being counted from the first of the shard."""
+        map_blocks(self.stop - self.start, RUN_BLOCKS * self._step, work, self.threads)
 
 
 def ordered_bits(values: Float64Array) -> NDArray[np.uint64]:

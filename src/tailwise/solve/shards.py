@@ -140,9 +140,10 @@ class Rows:
             column.hidden = self.new_column("hidden_score", [(score,)] * self.shards)[0]
         return column, added_problems(found)
 
-    def priced(self, cost: Column, y: Float64Array) -> Column:
-        """u − P·y in float64, from one pass."""
-        column, _ = self.new_column("price", [(cost.key, y)] * self.shards)
+    def priced(self, cost: Column, y: Float64Array, *, roughly: bool = False) -> Column:
+        """u − P·y in float64, or, roughly, a little less, from one pass."""
+        method = "price_roughly" if roughly and not self.sparse else "price"
+        column, _ = self.new_column(method, [(cost.key, y)] * self.shards)
         column.y = y
         return column
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailwise.score.softmax import entropy
-from tailwise.solve.blocks import larger_than, map_blocks, product, rows_per_block, smallest, widen_half
+from tailwise.solve.blocks import larger_than, map_blocks, product, rough_product, rows_per_block, smallest, widen_half
 from tailwise.solve.shards import LocalHands, Rows, shard_bounds
 
 SHARDS = (1, 2, 4, 8)
@@ -43,6 +43,56 @@ def test_a_product_is_that_in_float64_whatever_was_in_the_scratch_before(dtype: 
         np.testing.assert_allclose(product(block, y), block.astype(np.float64) @ y, rtol=1e-13, atol=1e-15)
     odd = np.array([[-0.0, 1.0], [0.25, -0.5]], dtype=dtype)
     assert product(odd, np.array([2.0, 4.0])).tolist() == [4.0, -1.5]
+
+
+@given(
+    st.sampled_from([np.float16, np.float32, np.float64]),
+    st.integers(1, 400),
+    st.floats(0.005, 5.0),
+    st.sampled_from([0.0, 1e-30, 1e-3, 1.0, 1e6, 1e30]),
+    st.integers(0, 1000),
+)
+def test_a_rough_product_is_never_less_than_the_true_one_and_hardly_more(
+    dtype: type, classes: int, spread: float, scale: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    block = rng.dirichlet(np.full(classes, spread), size=60).astype(dtype)
+    y = scale * rng.normal(size=classes)
+    exact = block.astype(np.longdouble) @ y.astype(np.longdouble)
+    rough = rough_product(block, y, [20, 20, 41])
+    assert (rough >= exact - 1e-15 * np.abs(y).max()).all()
+    assert (rough - exact <= 3e-7 * (classes + 10) * np.abs(y).max()).all()
+    np.testing.assert_allclose(product(block, y, [20, 20, 41]), exact.astype(float), atol=1e-14 * np.abs(y).max())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_rough_prices_are_bounds_the_same_for_any_number_of_threads_and_shards(dtype: type) -> None:
+    array, y = softmax_rows(60_000, 30, dtype), np.linspace(-2, 1, 30)
+    array[50_000, :2] = 0.5, -0.0  # no plain half
+    array[50_000, 2:] = 0.5 / 28
+    cost = np.random.default_rng(1).normal(size=60_000)
+    exact = cost - array.astype(np.float64) @ y
+
+    def priced(rows: Rows) -> np.ndarray:
+        rows.scan(None, 5e-3)
+        return rows.priced(rows.hold(cost), y, roughly=True).values()
+
+    found = priced(rows_in(array, 1, 1))
+    assert (found <= exact + 1e-14).all()
+    assert (found >= exact - 4e-5).all()
+    for shards, threads in ((1, 2), (3, 2), (8, None)):
+        assert np.array_equal(priced(rows_in(array, shards, threads)), found)
+
+
+@pytest.mark.parametrize("odd", [-0.0, np.nan, np.inf])
+def test_halves_that_are_not_plain_are_multiplied_as_they_are(odd: float) -> None:
+    array, y = softmax_rows(30_000, 40, np.float16), np.linspace(-1, 1, 40)
+    array[20_000, 3] = odd
+    rows = rows_in(array, 2)
+    costs, _ = rows.scan(None, 5e-3)
+    with np.errstate(invalid="ignore"):
+        found = rows.priced(costs, y).values()
+        np.testing.assert_allclose(found, -(array.astype(np.float64) @ y), atol=1e-14)
 
 
 @given(st.integers(0, 500), st.integers(1, 60), st.integers(1, 5))
