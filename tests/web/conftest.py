@@ -353,7 +353,6 @@ def rest(driver: Chrome) -> None:
     driver.switch_to.window(driver.window_handles[0])
     driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    driver.execute_cdp_cmd("Network.enable", {})
     offline(driver, yes=False)
     driver.get("about:blank")
     driver.get_log("browser")
@@ -362,6 +361,7 @@ def rest(driver: Chrome) -> None:
 def offline(driver: Chrome, *, yes: bool) -> None:
     """Cut the browser off from every network, this machine included."""
     line = {"offline": yes, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    driver.execute_cdp_cmd("Network.enable", {})  # or pages are told that they are offline, and are not
     driver.execute_cdp_cmd("Network.emulateNetworkConditions", line)
 
 
