@@ -6,6 +6,7 @@ Slices and row numbers in, rows out, as from a numpy array; pickled, it is a des
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class FileMatrix(ABC):
     def __init__(self, location: str, bounds: IntArray, columns: int, dtype: np.dtype[Any]) -> None:
         self.location = location  # a path, absolute, or a URL
         self.bounds = bounds  # (parts + 1,)
+        self._ends: list[int] = bounds.tolist()
         self.shape = (int(bounds[-1]), columns)
         self.dtype = dtype
 
@@ -60,8 +62,7 @@ class FileMatrix(ABC):
 
     def parts(self, start: int, stop: int) -> range:
         """The parts that hold these rows."""
-        first = int(np.searchsorted(self.bounds, start, side="right")) - 1
-        return range(first, int(np.searchsorted(self.bounds, stop)))
+        return range(bisect_right(self._ends, start) - 1, bisect_left(self._ends, stop))
 
     def _pick_any(self, rows: IntArray) -> FloatArray:
         if (rows[1:] >= rows[:-1]).all():

@@ -48,6 +48,8 @@ class Shard:
     def __init__(self, matrix: Matrix, start: int, stop: int, threads: int | None = None) -> None:
         self.matrix, self.start, self.stop, self.threads = matrix, start, stop, threads
         self.columns: dict[int, Float64Array] = {}
+        self._made: set[int] = set()  # keys of columns that are no one else's arrays
+        self._spare: Float64Array | None = None
         self._plain = False  # whether all numbers are known to be plain halves, or no halves
         self._step = rows_per_block(matrix.shape[1])
 
@@ -80,7 +82,7 @@ class Shard:
 
     def price_roughly(self, key: int, cost: int, y: Float64Array) -> None:
         """Keep u − P·y, or a little less."""
-        column, costs = np.empty(self.stop - self.start), self.columns[cost]
+        column, costs = self._new(key), self.columns[cost]
 
         def work(where: slice) -> None:
             borders = range(self._step, where.stop - where.start, self._step)
@@ -88,7 +90,6 @@ class Shard:
             np.subtract(costs[where], most, out=column[where])
 
         self._map_runs(work)
-        self.columns[key] = column
 
     def price_again(
         self, key: int, cost: int, y: Float64Array, known: int, known_y: Float64Array, limit: float
@@ -98,7 +99,7 @@ class Shard:
         Of most rows a known column tells enough: it holds u − P·y, or less, at other duals, and from there it cannot
         fall by more than the largest p·(y − known_y).
         """
-        column, costs = np.empty(self.stop - self.start), self.columns[cost]
+        column, costs = self._new(key), self.columns[cost]
         most = largest_product(y - known_y, self.matrix.dtype)
         near = self._lowered(column, self.columns[known], most, limit)
 
@@ -110,7 +111,6 @@ class Shard:
                 column[rows] = costs[rows] - product(picked, y, borders.tolist(), plain=self._plain)
 
         self._map_runs(work)
-        self.columns[key] = column
 
     def hide(self, key: int, reduced: int, y: Float64Array) -> None:
         """Keep a column u − P·y less what a sparse softmax may hide of P·y."""
@@ -126,13 +126,12 @@ class Shard:
 
     def away(self, key: int, reduced: int, theta: float) -> None:
         """Keep |x − θ| of a column x."""
-        column = self.columns[reduced] - theta
-        self.columns[key] = np.abs(column, out=column)
+        column = np.subtract(self.columns[reduced], theta, out=self._new(key))
+        np.abs(column, out=column)
 
     def minus_classes(self, keys: Sequence[int], classes: Sequence[int]) -> None:
         """Keep −p of some classes, from one pass over the rows."""
-        columns = [np.empty(self.stop - self.start) for _ in classes]
-        self.columns.update(zip(keys, columns, strict=True))
+        columns = [self._new(key) for key in keys]
 
         def work(where: slice) -> None:
             block = self._block(where)
@@ -142,9 +141,12 @@ class Shard:
         self._map_rows(work)
 
     def drop(self, keys: list[int]) -> None:
-        """Forget columns."""
+        """Forget columns; the memory of one is used again."""
         for key in keys:
-            self.columns.pop(key, None)
+            column = self.columns.pop(key, None)
+            if column is not None and key in self._made:
+                self._spare = column
+            self._made.discard(key)
 
     # -- questions about rows -----------------------------------------------------------------------------------------
 
@@ -282,12 +284,19 @@ class Shard:
 
     def _fill(self, key: int, work: Callable[[slice], Float64Array]) -> None:
         """Keep a column that is made block by block."""
-        column = self.columns[key] = np.empty(self.stop - self.start)
+        column = self._new(key)
 
         def fill(where: slice) -> None:
             column[self._local(where)] = work(where)
 
         self._map_rows(fill)
+
+    def _new(self, key: int) -> Float64Array:
+        """A column that is yet to be written: fresh pages take as long as the writing."""
+        column, self._spare = self._spare, None
+        self.columns[key] = np.empty(self.stop - self.start) if column is None else column
+        self._made.add(key)
+        return self.columns[key]
 
     def _local(self, where: slice) -> slice:
         return slice(where.start - self.start, where.stop - self.start)

@@ -294,6 +294,23 @@ def test_probabilities_of_a_class_make_a_column() -> None:
     assert np.array_equal(second.values(), -array[:, 99].astype(float))
 
 
+def test_memory_of_dropped_columns_is_used_again_but_never_anybodys_array() -> None:
+    array, own = softmax_rows(5_000, 30), np.random.default_rng(9).normal(size=5_000)
+    kept, y = own.copy(), np.linspace(-1.0, 1.0, 30)
+    rows = rows_in(array, 1)
+    cost = rows.hold(own)
+    for factor in (1.0, 2.0, 3.0):  # each drops the one before
+        found = rows.priced(cost, factor * y).away_from(0.25)
+        np.testing.assert_allclose(found.values(), np.abs(kept - array @ (factor * y) - 0.25), atol=1e-13)
+        read = found.values()
+    read_before = read.copy()
+    del cost, found
+    rows.priced(rows.hold(np.zeros(5_000)), y).extent()
+    rows.priced(rows.hold(np.ones(5_000)), y).extent()
+    assert np.array_equal(own, kept)
+    assert np.array_equal(read, read_before)
+
+
 def test_columns_that_nobody_needs_are_dropped() -> None:
     hands = LocalHands(softmax_rows(1_000, 5), np.array([0, 1_000]))
     rows = Rows(hands=hands)
