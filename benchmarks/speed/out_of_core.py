@@ -23,7 +23,7 @@ NAME = "out-of-core"
 BUDGET_SHARE = 100
 EVERY = 0.01  # seconds between two looks at the memory
 TURNS = 3  # selections whose passes are timed, the first of a process being slower
-LOADS = 3
+LOADS, WHOLE_PASSES = 3, 5
 PASSES = ("price", "price_roughly", "price_again")  # questions that read all rows to price them
 READ_BYTES = 1 << 22
 LIMITS = {"gap": 1e-4, "memory": 1.5, "throughput": 0.6}
@@ -84,7 +84,21 @@ def passes(path: str) -> Answer:
             f"{prefix}pass": [mean(one.seconds for one in same) for same in zip(*turns, strict=True)],
             f"{prefix}read": [mean(one.read for one in same) for same in zip(*turns, strict=True)],
         }
-    return answer | {"load": median(timed(lambda: np.load(path)).seconds for _ in range(LOADS))}
+    answer |= {"load": median(timed(lambda: np.load(path)).seconds for _ in range(LOADS))}
+    return answer | {"whole pass": median(_whole_passes(path))}
+
+
+def _whole_passes(path: str) -> list[float]:
+    """Seconds of passes that price every row in float64, which a selection makes only where it must; file in memory."""
+    from threadpoolctl import threadpool_limits
+
+    from tailwise.solve.shards import Rows
+    from tailwise.solve.source import open_proba
+
+    rows = Rows(open_proba(path))
+    cost, y = rows.hold(np.zeros(rows.size)), np.linspace(-1.0, 1.0, rows.classes)
+    with threadpool_limits(limits=1, user_api="blas"):
+        return [timed(lambda: rows.priced(cost, y)).seconds for _ in range(WHOLE_PASSES)]
 
 
 def _passes_once(beside: Beside) -> list[Asked]:
@@ -165,6 +179,9 @@ def _judge(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
     yield sheet.at_least("throughput of the passes beside plain reads, from the disk", *_beside_reads(answer, "cold "))
     yield sheet.at_least("the same where the file is in memory", *_beside_reads(answer, ""))
     yield sheet.tell("the same beside np.load of the file in memory", answer["load"] / mean(answer["pass"]))
+    read = mean(answer["read"])
+    yield sheet.tell("a pass over all rows in float64 beside a plain read, from memory", read / answer["whole pass"])
+    yield sheet.tell("the scan beside a plain read, from memory", read / answer["scan"])
     yield sheet.tell("seconds of the first pass, file in memory", answer["pass"][0])
     yield sheet.tell("seconds of a later pass", mean(answer["pass"][1:]))
     yield sheet.tell("seconds of np.load", answer["load"])

@@ -20,7 +20,7 @@ SINGLE_EPS = 2.0**-23  # twice what rounding to float32 may change
 TOO_SMALL = 2.0**112  # by which a half's bits, read as a float32, fall short
 HALF_MAX = 0x7BFF  # largest finite positive float16, as bits
 Result = TypeVar("Result")
-Single = TypeVar("Single", bound=np.floating[Any])
+Real = TypeVar("Real", bound=np.floating[Any])
 
 
 def rows_per_block(classes: int) -> int:
@@ -85,7 +85,7 @@ def rough_product(
     return result
 
 
-def _by_pieces(block: NDArray[Single], y: NDArray[Single], borders: Sequence[int]) -> NDArray[Single]:
+def _by_pieces(block: NDArray[Real], y: NDArray[Real], borders: Sequence[int]) -> NDArray[Real]:
     result = np.empty(len(block), y.dtype)
     for start, stop in pairwise((0, *borders, len(block))):
         np.dot(block[start:stop], y, out=result[start:stop])
