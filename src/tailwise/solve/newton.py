@@ -23,6 +23,7 @@ MOST_STEPS = 25
 MOST_HALVINGS = 15
 ROUGHLY = 1e-3  # of the budget: a larger gradient means that no minimum was reached
 LONGEST = 30.0  # in units of μ
+SINGLE_NOISE = 1e-9  # of the value: what is lost where rows are in float32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,11 +91,11 @@ def target_value(ranges: Ranges, y: Float64Array) -> float:
 def minimise(part: Part, y: Float64Array, theta: float, mu: float, *, tolerance: float, trust: float) -> Duals:
     """Minimise F(y, θ) = Σ μ·softplus(x_i/μ) + insideᵀy − bθ − h(y) over the box by projected Newton steps.
 
-    Stops when the projected gradient is below `tolerance`, or once some x_i has moved by `trust`: beyond that the
-    rows left out of the part may matter.
+    Stops when the projected gradient is below `tolerance`, when a step promises less than rounding would hide, or once
+    some x_i has moved by `trust`: beyond that the rows left out of the part may matter.
     """
     x, value = _value(part, y, theta, mu)
-    origin = x
+    origin, noise = x, SINGLE_NOISE * abs(value) if part.rows.dtype == np.float32 else 0.0
     for _ in range(MOST_STEPS):
         z = expit(x / mu)
         gradient, lower, upper, free = _face(part, y, part.expected(z))
@@ -106,6 +107,8 @@ def minimise(part: Part, y: Float64Array, theta: float, mu: float, *, tolerance:
         # Where no row near the threshold fixes a dual the Hessian is flat; this keeps such a dual within a few μ.
         hessian[np.diag_indices_from(hessian)] += np.abs(slope).max() / (LONGEST * mu)
         step = -np.linalg.solve(hessian, slope)
+        if -(slope @ step) < noise:
+            break
         length, limited = 1.0, False
         for _ in range(MOST_HALVINGS):
             new_y = y.copy()
@@ -114,7 +117,7 @@ def minimise(part: Part, y: Float64Array, theta: float, mu: float, *, tolerance:
             new_x, new_value = _value(part, new_y, new_theta, mu)
             too_far = bool(np.abs(new_x - origin).max() > trust)
             descent = slope[:-1] @ (new_y - y)[free] + theta_gradient * (new_theta - theta)
-            if not too_far and new_value <= value + 1e-4 * descent + 1e-13 * abs(value):
+            if not too_far and new_value <= value + 1e-4 * descent + max(noise, 1e-13 * abs(value)):
                 break
             limited |= too_far
             length *= 0.5

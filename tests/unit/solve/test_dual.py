@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
 from tailwise.balance.target import Ranges
+from tailwise.solve import newton
 from tailwise.solve.dual import Survey, evaluate, evaluate_again, maximise
 from tailwise.solve.newton import Part
 from tailwise.solve.program import Effort, Program
@@ -118,6 +121,31 @@ def test_a_part_in_single_precision_says_what_one_in_double_precision_does() -> 
     np.testing.assert_allclose(exact.excess(y, 0.3), proba.astype(np.float64) @ y + 0.3 - cost, atol=1e-13)
     np.testing.assert_allclose(rough.expected(z), z @ proba.astype(np.float64) + inside, rtol=1e-6)
     np.testing.assert_allclose(exact.expected(z), z @ proba.astype(np.float64) + inside, rtol=1e-12)
+
+
+def test_rows_in_single_precision_are_not_searched_below_what_rounding_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(9)
+    proba, cost = rng.dirichlet(np.full(20, 0.3), size=60_000).astype(np.float32), rng.normal(size=60_000)
+    wanted = 3_000 * rng.dirichlet(np.full(20, 5.0))
+    rough, exact = (
+        Part(rows, cost, 3_000.0, np.zeros(20), 0.0, Ranges(wanted, wanted), 1.0)
+        for rows in (proba, proba.astype(np.float64))
+    )
+    values: list[float] = []
+    value = newton._value
+
+    def counted(*given: Any) -> Any:  # noqa: ANN401 - as the function that is counted
+        found = value(*given)
+        values.append(found[1])
+        return found
+
+    monkeypatch.setattr(newton, "_value", counted)
+    found = newton.minimise(rough, np.zeros(20), -1.6, 0.02, tolerance=1e-9, trust=np.inf)
+    assert len(values) <= newton.MOST_STEPS  # each step that is halved to the end would take 15 looks
+    best = newton.minimise(exact, np.zeros(20), -1.6, 0.02, tolerance=1e-9, trust=np.inf)
+    assert value(exact, found.y, found.theta, 0.02)[1] == pytest.approx(
+        value(exact, best.y, best.theta, 0.02)[1], rel=3 * newton.SINGLE_NOISE
+    )
 
 
 def test_warm_duals_beyond_the_box_are_brought_into_it() -> None:
