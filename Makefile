@@ -73,11 +73,11 @@ clean: ## Remove caches and results; the virtual environments stay
 
 .venv/dev.stamp: .venv/base.stamp
 	@echo "Adding the development tools to .venv (needed once) …"
-	@$(BIN)/python $(INSTALL) -c constraints.txt -e '.[dev,ray,torch,tracking]'
+	@$(BIN)/python $(INSTALL) -c constraints.txt -e '.[dev,fast,ray,torch,tracking]'
 	@touch $@
 
 .venv-bench/bench.stamp: pyproject.toml constraints.txt benchmarks/requirements.txt
 	@echo "Preparing .venv-bench (needed once) …"
 	@$(PYTHON) -m venv .venv-bench
-	@$(BENCH)/python $(INSTALL) -c constraints.txt -e '.[ray,tables,torch,web]' -r benchmarks/requirements.txt
+	@$(BENCH)/python $(INSTALL) -c constraints.txt -e '.[fast,ray,tables,torch,web]' -r benchmarks/requirements.txt
 	@touch $@

@@ -31,7 +31,9 @@ RANK = {room: rank for rank, room in enumerate(ROOMS)}
 LIBRARY_ROOM = {
     "fastapi": "web",
     "highspy": "solve",
+    "llvmlite": "solve",
     "matplotlib": "report",
+    "numba": "solve",
     "ray": "scale",
     "rich": "cli",
     "sqlite3": "campaign",
@@ -40,7 +42,7 @@ LIBRARY_ROOM = {
     "typer": "cli",
     "uvicorn": "web",
 }
-LEFT_OUT_OF_IMPORT = {"highspy", "matplotlib", "pandas", "ray", "scipy", "sklearn", "torch"}
+LEFT_OUT_OF_IMPORT = {"highspy", "matplotlib", "numba", "pandas", "ray", "scipy", "sklearn", "torch"}
 IMPORT_SECONDS = 0.3
 LONGEST_FILE = 500
 LONGEST_BODY = 60

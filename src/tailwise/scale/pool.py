@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..errors import ClusterLost
+from ..solve.loops import loaded, worth_loading
 from ..solve.shard import Shard
 from ..solve.shards import Rows, shard_bounds
 from ..solve.top_k import TopK
@@ -69,8 +70,8 @@ class Excerpt:
 class ShardActor:
     """A shard in a process of its own."""
 
-    def __init__(self, matrix: Matrix, start: int, stop: int, threads: int) -> None:
-        self.shard = Shard(matrix, start, stop, threads)
+    def __init__(self, matrix: Matrix, start: int, stop: int, threads: int, *, compiled: bool) -> None:
+        self.shard = Shard(matrix, start, stop, threads, loops=loaded() if compiled else None)
 
     def process(self) -> int:
         """The number by which the system knows this process."""
@@ -160,7 +161,8 @@ class RayHands:
         # Where its node is gone, others are full: a shard goes in with theirs, which is slower and goes on.
         cpus = 0 if self._moved[at] else min(share, max(1, int(share)))
         kind = self.ray.remote(num_cpus=cpus, max_restarts=0, scheduling_strategy=affinity)(ShardActor)
-        return kind.remote(self._sources[at], *self.bounds[at : at + 2].tolist(), threads)
+        compiled = worth_loading(int(self.bounds[-1]), self.classes)
+        return kind.remote(self._sources[at], *self.bounds[at : at + 2].tolist(), threads, compiled=compiled)
 
     def _source(self, matrix: Matrix, start: int, stop: int) -> Any:  # noqa: ANN401 - a matrix, or a reference to one
         """What an actor reads its rows from: the place where they are, or, from memory, a copy that Ray keeps."""

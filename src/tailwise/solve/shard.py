@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..score.softmax import entropy
 from ..scratch import Scratch
 from ..types import Float64Array, FloatArray, IntArray
 from .blocks import (
@@ -29,6 +30,7 @@ from .blocks import (
 from .checks import added_problems, largest_product, row_problems
 from .exact import exact_sum, fixed_point_sums
 from .file_matrix import FileMatrix
+from .loops import Loops
 from .top_k import TopK
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 COLUMN_ROWS = 1 << 18  # 2 MB: what is made on the way stays in the cache, and digits are counted over enough numbers
 DIGIT_BITS = 16
+SPARSE_ROWS = 32  # where fewer than one in so many rows of a file is wanted they are looked up, else all are read
 RUN_BLOCKS = 2  # are read at once where there is little to do: fewer calls, for which threads wait for each other
 _READ = Scratch()
 Result = TypeVar("Result")
@@ -45,8 +48,11 @@ Result = TypeVar("Result")
 class Shard:
     """Rows `start` … `stop` of a matrix, and columns by key; row numbers are those of the whole matrix."""
 
-    def __init__(self, matrix: Matrix, start: int, stop: int, threads: int | None = None) -> None:
+    def __init__(
+        self, matrix: Matrix, start: int, stop: int, threads: int | None = None, *, loops: Loops | None = None
+    ) -> None:
         self.matrix, self.start, self.stop, self.threads = matrix, start, stop, threads
+        self._loops = None if isinstance(matrix, TopK) else loops  # compiled ones; without them numpy does it
         self.columns: dict[int, Float64Array] = {}
         self._made: set[int] = set()  # keys of columns that are no one else's arrays
         self._spare: Float64Array | None = None
@@ -62,9 +68,12 @@ class Shard:
     def scan(self, key: int, score: Score | None, tolerance: float) -> tuple[int, list[str]]:
         """Keep 0 − score of every row (zeros without a score); how many rows are bad, and what is wrong with some."""
         column = self.columns[key] = np.zeros(self.stop - self.start)
+        halves = self._loops if score is entropy and self.matrix.dtype == np.float16 else None
 
         def work(where: slice) -> tuple[bool, tuple[int, list[str]]]:
             stored = self._stored(where)
+            if halves is not None and halves.minus_entropy(stored, tolerance, column[self._local(where)]):
+                return True, (0, [])
             plain = is_plain(stored)
             block = widen_for_now(stored, plain=plain)
             bad, found = row_problems(block, where.start, tolerance)
@@ -78,10 +87,16 @@ class Shard:
 
     def price(self, key: int, cost: int, y: Float64Array) -> None:
         """Keep u − P·y, in float64, from one pass over the rows."""
-        self._fill(key, lambda where: self.columns[cost][self._local(where)] - self._times(where, y))
+        if self._loops is None:
+            self._fill(key, lambda where: self.columns[cost][self._local(where)] - self._times(where, y))
+            return
+        price, column, costs = self._loops.price, self._new(key), self.columns[cost]
+        self._map_runs(lambda where: price(self._stored(self._whole(where)), y, costs[where], column[where]))
 
     def price_roughly(self, key: int, cost: int, y: Float64Array) -> None:
-        """Keep u − P·y, or a little less."""
+        """Keep u − P·y, or a little less; compiled loops need no such leave."""
+        if self._loops is not None:
+            return self.price(key, cost, y)
         column, costs = self._new(key), self.columns[cost]
 
         def work(where: slice) -> None:
@@ -97,8 +112,10 @@ class Shard:
         """Keep u − P·y where it is at most `limit`, and elsewhere that or less.
 
         Of most rows a known column tells enough: it holds u − P·y, or less, at other duals, and from there it cannot
-        fall by more than the largest p·(y − known_y).
+        fall by more than the largest p·(y − known_y). Compiled loops price all of them in the time of a read.
         """
+        if self._loops is not None:
+            return self.price(key, cost, y)
         column, costs = self._new(key), self.columns[cost]
         most = largest_product(y - known_y, self.matrix.dtype)
         near = self._lowered(column, self.columns[known], most, limit)
@@ -156,13 +173,24 @@ class Shard:
 
     def take(self, indices: IntArray) -> FloatArray:
         """Rows by ascending number, as they are stored."""
-        return np.asarray(self.matrix[indices])
+        if not isinstance(self.matrix, FileMatrix) or len(indices) * SPARSE_ROWS < self.stop - self.start:
+            return np.asarray(self.matrix[indices])
+        local, taken = indices - self.start, np.empty((len(indices), self.matrix.shape[1]), self.matrix.dtype)
+
+        def work(where: slice) -> None:
+            first, last = np.searchsorted(local, (where.start, where.stop)).tolist()
+            if first < last:
+                rows, out = local[first:last] - where.start, taken[first:last]
+                np.take(self._stored(self._whole(where)), rows, axis=0, out=out, mode="clip")
+
+        self._map_runs(work)
+        return taken
 
     def total(self, indices: IntArray) -> IntArray:
         """Fixed-point sums of rows by ascending number, (2, C)."""
 
         def work(where: slice) -> IntArray:
-            return fixed_point_sums(widen(self.take(indices[where])))
+            return fixed_point_sums(widen(np.asarray(self.matrix[indices[where]])))
 
         none = np.zeros((2, self.matrix.shape[1]), dtype=np.int64)
         return sum(map_blocks(len(indices), self._step, work, self.threads), start=none)
@@ -176,9 +204,11 @@ class Shard:
 
     def above(self, classes: IntArray, limit: float) -> tuple[IntArray, Float64Array]:
         """For each of some classes, how many rows give it more than `limit`, and the sum of these probabilities."""
-        width = self.matrix.shape[1]
+        width, loops = self.matrix.shape[1], self._loops
 
         def work(where: slice) -> tuple[IntArray, Float64Array]:
+            if loops is not None:
+                return loops.above(self._stored(where), limit)
             places, values = larger_than(self._stored(where), limit)
             each = places % width
             sums = np.bincount(each, weights=values, minlength=width).astype(np.float64, copy=False)  # they are

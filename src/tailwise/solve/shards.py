@@ -20,6 +20,7 @@ from ..types import Float64Array, FloatArray, IntArray
 from .blocks import rows_per_block, widen
 from .checks import added_problems
 from .exact import exact_sum, from_exact, from_fixed_point
+from .loops import loaded, worth_loading
 from .shard import DIGIT_BITS, Shard
 from .top_k import TopK
 
@@ -51,7 +52,8 @@ class LocalHands:
     def __init__(self, matrix: Matrix, bounds: IntArray, threads: int | None = None) -> None:
         self.bounds, self.classes, self.dtype = bounds, int(matrix.shape[1]), matrix.dtype
         self.sparse = isinstance(matrix, TopK)
-        self.shards = [Shard(matrix, start, stop, threads) for start, stop in pairwise(bounds.tolist())]
+        loops = loaded() if worth_loading(*matrix.shape) else None
+        self.shards = [Shard(matrix, start, stop, threads, loops=loops) for start, stop in pairwise(bounds.tolist())]
 
     def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of every shard, one after the other."""

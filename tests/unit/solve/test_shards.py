@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tailwise.score.softmax import entropy
 from tailwise.solve.blocks import larger_than, map_blocks, product, rough_product, rows_per_block, smallest, widen_half
 from tailwise.solve.shards import LocalHands, Rows, shard_bounds
+from tailwise.solve.source import open_proba
 
 SHARDS = (1, 2, 4, 8)
 
@@ -141,6 +142,18 @@ def test_rows_are_taken_in_the_precision_and_the_order_asked_for(dtype: type, ki
         taken = rows_in(array, 3).take_as(kind, some)
         assert taken.dtype == kind
         assert np.array_equal(taken, array[some].astype(kind))
+
+
+@pytest.mark.parametrize("every", [1, 7, 31, 33, 500])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_rows_of_a_file_are_the_same_whether_few_or_many_are_taken(shards: int, every: int, tmp_path: Path) -> None:
+    array = softmax_rows(60_000, 30, np.float16)
+    np.save(tmp_path / "p.npy", array)
+    matrix, some = open_proba(tmp_path / "p.npy"), np.arange(3, 60_000, every)
+    rows = Rows(hands=LocalHands(matrix, shard_bounds(*matrix.shape, shards)))
+    assert np.array_equal(rows.take(some), array[some].astype(np.float64))
+    some = np.random.default_rng(0).permutation(np.repeat(some, 2))  # in any order, some of them twice
+    assert np.array_equal(rows.take_as(np.float32, some), array[some].astype(np.float32))
 
 
 LIMITS = {"nowhere": -np.inf, "low": -0.9, "high": 0.1, "everywhere": np.inf}

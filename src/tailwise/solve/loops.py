@@ -1,0 +1,54 @@
+"""Whether rows are worked on by compiled loops, and which: numba is an extra, and takes half a second to load."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..types import Float64Array, FloatArray, IntArray
+
+LEAST_ELEMENTS = 400_000_000  # for fewer, numba takes longer to load than its loops save
+
+
+class Loops(Protocol):
+    """What `compiled` has."""
+
+    def price(self, block: FloatArray, y: Float64Array, cost: Float64Array, out: Float64Array, /) -> None:
+        """u − P·y of some rows, in float64."""
+        ...
+
+    def minus_entropy(self, block: NDArray[np.float16], tolerance: float, out: Float64Array, /) -> bool:
+        """Σ_k p_k log p_k of some rows in half precision; whether all of them are probabilities."""
+        ...
+
+    def above(self, block: FloatArray, limit: float, /) -> tuple[IntArray, Float64Array]:
+        """For each class, how many rows give it more than `limit`, and the sum of these probabilities."""
+        ...
+
+
+def worth_loading(rows: int, classes: int) -> bool:
+    """Whether a pool is large enough. The whole pool counts, not a shard of it: numpy's sums differ in their last bits.
+
+    >>> worth_loading(45_000, 100), worth_loading(10_000_000, 100)
+    (False, True)
+    """
+    return rows * classes >= LEAST_ELEMENTS
+
+
+@cache
+def loaded() -> Loops | None:
+    """The loops; None where numba is not installed, or not for this numpy."""
+    try:
+        from . import compiled
+    except ModuleNotFoundError as error:
+        if error.name != "numba":
+            raise
+        return None
+    except ImportError as error:  # numba refuses a numpy that is newer than itself
+        warnings.warn(f"numba is installed but cannot be used, so large pools take longer: {error}", stacklevel=2)
+        return None
+    return compiled
