@@ -12,6 +12,7 @@ from pathlib import Path
 
 from . import results
 from .cluster import SHARDS, predicted_bytes
+from .out_of_core import WITH_NUMBA
 
 SIZE, CLASSES, BUDGET = 1_000_000_000, 100, 10_000_000
 MEASURED_SIZE, MEASURED_CORES = 10_000_000, 2
@@ -38,8 +39,8 @@ class Costs:
 
 
 def costs() -> Costs:
-    """From the stored results; of several seeds the mean."""
-    stored = [kept.measured for kept in results.load()]
+    """From the stored results of the base install; of several seeds the mean."""
+    stored = [one for one in (kept.measured for kept in results.load()) if not one.instance.endswith(WITH_NUMBA)]
 
     def mean(row: str, quantity: str) -> float:
         found = [float(one.value) for one in stored if (one.row, one.quantity) == (row, quantity)]

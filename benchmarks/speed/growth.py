@@ -19,7 +19,7 @@ STEEPEST = 1.1  # seconds ∝ N^slope
 
 
 def measure(run: Run) -> Iterator[Measured]:
-    """One pool per size, half precision, 100 classes, one row in a hundred picked, each in a fresh process."""
+    """One pool per size, half precision, 100 classes, one in a hundred picked, each in a fresh process, no numba."""
     answers: dict[int, Answer] = {}
     for size in SIZES[:3] if run.quick else SIZES:
         sheet = Sheet(NAME, Instance(size, 100, run.seeds(1)[0]).name, run.seeds(1)[0])
@@ -43,7 +43,7 @@ def _run(size: int, seed: int) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "proba.npy")
         answer = call_apart("million:prepare", 1_800, path=path, seed=seed, size=size, dtype="float16")
-        return answer if "error" in answer else call_apart("out_of_core:solve", 1_800, path=path)
+        return answer if "error" in answer else call_apart("out_of_core:solve", 1_800, path=path, numba=False)
 
 
 def slope(sizes: np.ndarray, values: np.ndarray) -> float:

@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "speed.md"
 BEGIN = "<!-- results: written by python -m benchmarks.speed -->"
 END = "<!-- end of results -->"
 PEERS = ("cvxpy", "pyscipopt", "scikit-activeml")
-PACKAGES = ("tailwise", "numpy", "scipy", "highspy", *PEERS)
+PACKAGES = ("tailwise", "numpy", "scipy", "highspy", "numba", *PEERS)
 ABSENT = "(not installed)"
 
 FRAME = f"""\

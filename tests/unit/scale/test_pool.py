@@ -57,6 +57,21 @@ def test_files_are_read_where_the_shards_are(pool: np.ndarray, here: Selection, 
 
 
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_compiled_loops_pick_the_same_in_actors(
+    pool: np.ndarray, here: Selection, shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "halves.npy", pool.astype(np.float16))
+    monkeypatch.setattr("tailwise.solve.loops.LEAST_ELEMENTS", 0)
+    near, far = (
+        tailwise.select(tmp_path / "halves.npy", 700, balance=0.8, engine=engine, shards=shards)
+        for engine in ("local", "ray")
+    )
+    assert facts(far) == facts(near)
+    assert near.bound == pytest.approx(here.bound, rel=1e-3)  # of the same pool in float32
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_sparse_softmax_and_scores_of_ones_own_travel_too(pool: np.ndarray) -> None:
     sparse, scores = TopK.of(pool[:2_000], 4), np.random.default_rng(1).random(2_000)
     for proba, score in ((sparse, "entropy"), (pool[:2_000], scores)):
