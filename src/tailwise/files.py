@@ -6,6 +6,7 @@ A crash at any moment leaves the old file or the new one, never half of one.
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import os
 import secrets
@@ -35,6 +36,21 @@ def write_whole(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):  # a name that is too long cannot be removed either: the first error is the one to tell
             beside.unlink(missing_ok=True)
+
+
+def no_file(path: str | Path) -> str:
+    """Says that a file is missing, and what the reader may have meant.
+
+    >>> no_file("/no-such-folder/p.npy")
+    'no file at /no-such-folder/p.npy: there is no folder /no-such-folder; check the path'
+    """
+    asked = Path(path).expanduser()
+    try:
+        names = [one.name for one in asked.parent.iterdir()]
+    except OSError:
+        return f"no file at {path}: there is no folder {asked.parent}; check the path"
+    near = difflib.get_close_matches(asked.name, names, n=1)
+    return f"no file at {path}; " + (f"did you mean {asked.with_name(near[0])}?" if near else "check the path")
 
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:

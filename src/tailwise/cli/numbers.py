@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import BadFile
+from ..files import no_file
 from ..types import Float64Array
 from .outcome import WrongUsage
 
@@ -62,7 +63,7 @@ def comma_list(text: str, option: str) -> list[float]:
 def read_file(path: Path, option: str, classes: int, missing: float) -> Float64Array:
     """Numbers per class from a file, by its suffix."""
     if not path.is_file():
-        raise BadFile(f"{option}: no file at {path}")
+        raise BadFile(f"{option}: {no_file(path)}")
     suffix = path.suffix.lower()
     try:
         if suffix == ".npy":
@@ -82,7 +83,7 @@ def read_file(path: Path, option: str, classes: int, missing: float) -> Float64A
 def read_scores(path: Path) -> np.ndarray:
     """One score per image from a .npy file; memory-mapped."""
     if not path.is_file():
-        raise BadFile(f"--score: no file at {path}")
+        raise BadFile(f"--score: {no_file(path)}")
     try:
         scores: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:

@@ -131,7 +131,7 @@ def parse_balance(balance: Balance) -> float | str:
     if isinstance(balance, bool) or not isinstance(balance, int | float | np.integer | np.floating):
         raise BadInput(f"balance is {balance!r}; give a number ≥ 0, 'auto', or a wish such as 'within 5%'")
     if not 0 <= balance < np.inf:
-        raise BadInput(f"balance is {balance:g}; λ must be a number ≥ 0")
+        raise BadInput(f"balance is {balance:g}; give a number ≥ 0, 'auto', or a wish such as 'within 5%'")
     return float(balance)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from ..errors import BadFile, MissingExtra
+from ..files import no_file
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 HALF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")  # what pathlib makes of a URL
@@ -81,7 +82,7 @@ class Disk:
                 return [Found(str(one), one.relative_to(path).as_posix(), one.stat().st_size) for one in _walk(path)]
             return Found(self.location, path.name, path.stat().st_size)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise BadFile(f"no file at {self.given}{_url_hint(self.given)}") from error
+            raise BadFile(_missing(self.given)) from error
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
             raise BadFile(f"{self.given} cannot be read: {error}") from error
 
@@ -235,5 +236,6 @@ def _refuse(error: OSError) -> None:
     raise error
 
 
-def _url_hint(given: str) -> str:
-    return "; give a URL as a string, not as a Path" if HALF_URL.match(given) else ""
+def _missing(given: str) -> str:
+    half = HALF_URL.match(given)
+    return f"no file at {given}; give a URL as a string, not as a Path" if half else no_file(given)

@@ -51,8 +51,8 @@ def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch, caps
 def test_with_json_an_error_is_an_object_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome.run(["select", "absent.npy", "-b", "1", "--json"]) == 3
     printed = capsys.readouterr()
-    assert json.loads(printed.out) == {"error": {"kind": "BadFile", "message": "no file at absent.npy"}}
-    assert printed.err == "tailwise: no file at absent.npy\n"
+    assert json.loads(printed.out) == {"error": {"kind": "BadFile", "message": "no file at absent.npy; check the path"}}
+    assert printed.err == "tailwise: no file at absent.npy; check the path\n"
 
 
 def test_wrong_usage_points_to_the_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -119,7 +119,7 @@ def test_a_folder_without_a_matrix_is_refused(fill: Callable[[Path], None], mess
 
 
 def test_nothing_at_a_path_is_said_as_it_was_typed() -> None:
-    with pytest.raises(BadFile, match=r"^no file at absent\.npy$"):
+    with pytest.raises(BadFile, match=r"^no file at absent\.npy; check the path$"):
         open_matrix("absent.npy")
     with pytest.raises(BadFile, match="give a URL as a string, not as a Path"):
         open_matrix(Path("s3://bucket/key"))
