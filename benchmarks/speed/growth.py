@@ -15,6 +15,7 @@ from .measured import Measured, Row, Run, Sheet
 NAME = "growth"
 SIZES = (100_000, 316_000, 1_000_000, 3_160_000, 10_000_000)
 FIGURE = Path(__file__).parents[2] / "docs" / "images" / "growth.png"
+RUNS = 3  # per size, of which the one in the middle counts
 STEEPEST = 1.1  # seconds ∝ N^slope
 
 
@@ -43,7 +44,11 @@ def _run(size: int, seed: int) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "proba.npy")
         answer = call_apart("million:prepare", 1_800, path=path, seed=seed, size=size, dtype="float16")
-        return answer if "error" in answer else call_apart("out_of_core:solve", 1_800, path=path, numba=False)
+        if "error" in answer:
+            return answer
+        runs = [call_apart("out_of_core:solve", 1_800, path=path, numba=False) for _ in range(RUNS)]
+        failed = [run for run in runs if "error" in run]
+        return failed[0] if failed else sorted(runs, key=lambda run: run["seconds"])[RUNS // 2]
 
 
 def slope(sizes: np.ndarray, values: np.ndarray) -> float:
