@@ -38,7 +38,7 @@ LIMITS = {"gap": 1e-4, "memory": 1.5, "throughput": 0.6}
 def measure(run: Run) -> Iterator[Measured]:
     """Two gigabytes per seed, in a temporary directory."""
     for seed in run.seeds(full=2):
-        instance = Instance(4_000_000 if run.quick else 10_000_000, 100, seed)
+        instance = Instance(6_000_000 if run.quick else 10_000_000, 100, seed)
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder) / "proba.npy")
             made = call_apart("million:prepare", 1_800, path=path, seed=seed, size=instance.size, dtype="float16")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..types import Float64Array, FloatArray, IntArray
 
-LEAST_ELEMENTS = 400_000_000  # for fewer, numba takes longer to load than its loops save
+LEAST_ELEMENTS = 600_000_000  # for fewer, numba takes longer to load than its loops save in one selection
 
 
 class Loops(Protocol):
