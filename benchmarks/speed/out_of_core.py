@@ -51,7 +51,7 @@ def measure(run: Run) -> Iterator[Measured]:
                 yield from _judge(sheet, answer, numba=numba)
 
 
-def use_numba(wanted: bool) -> None:
+def use_numba(*, wanted: bool) -> None:
     """Have this process do with numba, or as if it were not installed; loading it is part of what is measured."""
     if not wanted:
         sys.modules["numba"] = None  # type: ignore[assignment] # an import of it fails
@@ -76,7 +76,7 @@ class Watch(threading.Thread):
 
 def solve(path: str, *, numba: bool) -> Answer:
     """Select straight from the file, for the first time in this process."""
-    use_numba(numba)
+    use_numba(wanted=numba)
     watch = Watch()
     watch.start()
     with asked_shards() as asked:
@@ -95,7 +95,7 @@ def passes(path: str, *, numba: bool) -> Answer:
 
     From the disk, then from memory; `np.load` is what one would write to have the file in memory.
     """
-    use_numba(numba)
+    use_numba(wanted=numba)
     answer: Answer = {}
     for prefix, prepare in (("cold ", forget), ("", read_file)):
         turns = [_passes_once(Beside(path, prepare)) for _ in range(TURNS)]

@@ -12,11 +12,14 @@ import os
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from .errors import BadFile
+
+NAMES_LOOKED_AT = 1_000  # of a folder: one of a million images would take a minute to go through
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -45,10 +48,13 @@ def no_file(path: str | Path) -> str:
     'no file at /no-such-folder/p.npy: there is no folder /no-such-folder; check the path'
     """
     asked = Path(path).expanduser()
-    try:
-        names = [one.name for one in asked.parent.iterdir()]
-    except OSError:
+    if asked.is_dir():
+        return f"no file at {path}: it is a folder; name a file in it"
+    if not asked.parent.is_dir():
         return f"no file at {path}: there is no folder {asked.parent}; check the path"
+    names: list[str] = []
+    with suppress(OSError):  # a folder that may not be listed
+        names = [one.name for one in islice(asked.parent.iterdir(), NAMES_LOOKED_AT) if one.name != asked.name]
     near = difflib.get_close_matches(asked.name, names, n=1)
     return f"no file at {path}; " + (f"did you mean {asked.with_name(near[0])}?" if near else "check the path")
 

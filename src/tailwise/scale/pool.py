@@ -161,7 +161,7 @@ class RayHands:
         # Where its node is gone, others are full: a shard goes in with theirs, which is slower and goes on.
         cpus = 0 if self._moved[at] else min(share, max(1, int(share)))
         kind = self.ray.remote(num_cpus=cpus, max_restarts=0, scheduling_strategy=affinity)(ShardActor)
-        compiled = worth_loading(int(self.bounds[-1]), self.classes)
+        compiled = worth_loading(int(self.bounds[-1]), self.classes) and not self.sparse
         return kind.remote(self._sources[at], *self.bounds[at : at + 2].tolist(), threads, compiled=compiled)
 
     def _source(self, matrix: Matrix, start: int, stop: int) -> Any:  # noqa: ANN401 - a matrix, or a reference to one

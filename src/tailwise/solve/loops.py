@@ -31,7 +31,7 @@ class Loops(Protocol):
 
 
 def worth_loading(rows: int, classes: int) -> bool:
-    """Whether a pool is large enough. The whole pool counts, not a shard of it: numpy's sums differ in their last bits.
+    """Whether a dense pool is large enough: the whole, not a shard of it, as numpy's sums differ in their last bits.
 
     >>> worth_loading(45_000, 100), worth_loading(10_000_000, 100)
     (False, True)
@@ -44,11 +44,8 @@ def loaded() -> Loops | None:
     """The loops; None where numba is not installed, or not for this numpy."""
     try:
         from . import compiled
-    except ModuleNotFoundError as error:
-        if error.name != "numba":
-            raise
-        return None
-    except ImportError as error:  # numba refuses a numpy that is newer than itself
-        warnings.warn(f"numba is installed but cannot be used, so large pools take longer: {error}", stacklevel=2)
+    except ImportError as error:
+        if error.name != "numba" or not isinstance(error, ModuleNotFoundError):  # say, for a numpy newer than itself
+            warnings.warn(f"numba is installed but cannot be used, so large pools take longer: {error}", stacklevel=2)
         return None
     return compiled

@@ -52,7 +52,7 @@ class Shard:
         self, matrix: Matrix, start: int, stop: int, threads: int | None = None, *, loops: Loops | None = None
     ) -> None:
         self.matrix, self.start, self.stop, self.threads = matrix, start, stop, threads
-        self._loops = None if isinstance(matrix, TopK) else loops  # compiled ones; without them numpy does it
+        self._loops = loops  # compiled ones, for dense rows; without them numpy does it
         self.columns: dict[int, Float64Array] = {}
         self._made: set[int] = set()  # keys of columns that are no one else's arrays
         self._spare: Float64Array | None = None

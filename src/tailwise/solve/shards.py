@@ -52,7 +52,7 @@ class LocalHands:
     def __init__(self, matrix: Matrix, bounds: IntArray, threads: int | None = None) -> None:
         self.bounds, self.classes, self.dtype = bounds, int(matrix.shape[1]), matrix.dtype
         self.sparse = isinstance(matrix, TopK)
-        loops = loaded() if worth_loading(*matrix.shape) else None
+        loops = loaded() if worth_loading(*matrix.shape) and not self.sparse else None
         self.shards = [Shard(matrix, start, stop, threads, loops=loops) for start, stop in pairwise(bounds.tolist())]
 
     def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:

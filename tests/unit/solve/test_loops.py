@@ -197,6 +197,24 @@ def test_a_numba_that_cannot_be_used_is_told_once() -> None:
     )
 
 
+def test_a_numba_that_is_half_installed_is_told_too() -> None:
+    said = run(f"import sys; sys.modules['llvmlite'] = None\n{PRICE_WITHOUT}")
+    assert said.count("numba is installed but cannot be used, so large pools take longer: ") == 1
+    assert "llvmlite" in said
+
+
+def test_a_sparse_softmax_never_loads_numba() -> None:
+    script = """
+import sys, numpy as np, tailwise
+from tailwise.solve import loops
+loops.LEAST_ELEMENTS = 0
+sparse = tailwise.TopK.of(np.random.default_rng(0).dirichlet(np.ones(9), size=300), 4)
+tailwise.select(sparse, 20, balance=0.5)
+print("numba" in sys.modules, file=sys.stderr)
+"""
+    assert run(script) == "False\n"
+
+
 def test_small_pools_never_load_numba() -> None:
     script = """
 import sys, numpy as np, tailwise
