@@ -1,8 +1,7 @@
-"""What work on several processes shares: variables that they inherit, how many cores there are, one run per folder."""
+"""Processes on Linux, macOS and Windows: CPU count, inherited variables, and locks that end with their process."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,9 +14,20 @@ ONE_THREAD = dict.fromkeys(
 )  # fmt: skip
 
 
+BINARY = getattr(os, "O_BINARY", 0)  # Windows translates line ends without it
+
+
 def cores() -> int:
-    """Those that this process may use; all where the system does not tell."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The number of CPUs that this process may use; all CPUs where the system has no such limit.
+
+    >>> cores() >= 1
+    True
+    """
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        return os.process_cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager
@@ -35,12 +45,75 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def lock_file(path: Path) -> int | None:
+    """Lock a file, which is created if missing; the open descriptor, or None while another process holds the lock.
+
+    The system releases the lock when the process ends, even by a kill. On Windows the first byte cannot be read by
+    others meanwhile.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
+    held = False
+    try:
+        held = _try_lock(descriptor) and _is_still_at(path, descriptor)
+    finally:
+        if not held:
+            os.close(descriptor)
+    return descriptor if held else None
+
+
+def unlock_file(descriptor: int) -> None:
+    """Release the lock and close the file."""
+    try:
+        _unlock(descriptor)  # if the file is only closed, Windows may release the lock much later
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether the lock of a file is held now; False where there is no file. A free lock is taken for a moment."""
+    try:
+        descriptor = os.open(path, (os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY) | BINARY)
+    except OSError:
+        return False
+    try:
+        if _try_lock(descriptor):
+            _unlock(descriptor)
+            return False
+        return True
+    except OSError:  # some network file systems do not lock a file that may only be read
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock an open file exclusively; False while another descriptor, of this or another process, holds the lock."""
+    from filelock import lock_descriptor  # not with the module: `select` needs the CPU count alone
+
+    return lock_descriptor(descriptor, blocking=False)
+
+
+def _unlock(descriptor: int) -> None:
+    from filelock import unlock_descriptor
+
+    unlock_descriptor(descriptor)
+
+
+def _is_still_at(path: Path, descriptor: int) -> bool:
+    """False if the file was removed or replaced after it was opened: two processes could then hold "the" lock."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder; refuse where another run holds it. The system lets go of it when a run dies."""
-    with (folder / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadFile(f"another run is at work in {folder}; wait for it, or give another --out") from error
+    """Lock a folder of results for one run."""
+    descriptor = lock_file(folder / ".lock")
+    if descriptor is None:
+        raise BadFile(f"another run is at work in {folder}; wait for it, or give another --out")
+    try:
         yield
+    finally:
+        unlock_file(descriptor)

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ..errors import BadFile, TailwiseError
 from ..files import write_whole
-from ..processes import ONE_THREAD, alone, environment
+from ..processes import ONE_THREAD, alone, cores, environment
 from ..types import Progress
 from .config import Experiment
 from .results import Row
@@ -144,7 +144,7 @@ def on_processes(processes: int | None = None) -> RunTasks:
 
     def run_tasks(plan: list[Task], store: Store, watchers: tuple[Watcher, ...]) -> dict[str, str]:
         tasks = sum(len(first.then) for first in plan)
-        workers = max(1, min(processes or os.cpu_count() or 1, tasks))
+        workers = max(1, min(processes or cores(), tasks))
         return _run_here(plan, store, watchers) if workers == 1 else _run_apart(plan, store, workers, watchers)
 
     return run_tasks

@@ -1,11 +1,12 @@
-"""One writing process per campaign: a folder and a purpose in, a lock that the system itself lets go of out.
+"""One writing process per campaign: a folder and a purpose in, a lock that the system releases with its process out.
 
-The lock is flock's, so it cannot outlive its process; the file beside it only says who holds it, and why.
+The lock is the operating system's, on the file `lock`, so it cannot outlive its process; what is written in the file
+only says who holds it, and why. Readers take no lock: SQLite gives each of them a consistent state.
 """
 
 from __future__ import annotations
 
-import fcntl
+import itertools
 import json
 import os
 import socket
@@ -16,9 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BadFile, LedgerBusy
+from ..processes import is_locked, lock_file, unlock_file
 
 LOCK_FILE = "lock"
 GLANCE = 0.05  # seconds between two tries
+TRIES = 3  # at least: `holder_of` in another process holds the lock for microseconds
+MOMENT = 0.01  # seconds between two looks of `holder_of`
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class WriterLock:
             if self.users == 0 and _held.get(self.folder) is self:
                 del _held[self.folder]
                 os.ftruncate(self.file, 0)
-                os.close(self.file)
+                unlock_file(self.file)
 
 
 _guard = threading.Lock()
@@ -61,53 +65,39 @@ _held: dict[Path, WriterLock] = {}
 def take_lock(folder: Path, purpose: str, wait: float) -> WriterLock:
     """Hold a folder for writing, or raise LedgerBusy, which names the holder, after `wait` seconds."""
     deadline = time.monotonic() + wait
-    while True:
+    for number in itertools.count(1):
         with _guard:
             mine = _held.get(folder)
             if mine is not None:
                 mine.users += 1
                 return mine
-            file = _open_lock(folder)
-            if _try_to_lock(file, folder):
+            file = _try_to_lock(folder)
+            if file is not None:
                 _write_note(file, purpose)
                 _held[folder] = lock = WriterLock(folder, file)
                 return lock
-        holder = _read_note(file)
-        os.close(file)
-        if time.monotonic() >= deadline:
-            raise LedgerBusy(_busy(folder, holder))
+        if number >= TRIES and time.monotonic() >= deadline:
+            break
         time.sleep(GLANCE)
+    raise LedgerBusy(_busy(folder, _read_note(folder)))
 
 
 def holder_of(folder: Path) -> Holder | None:
     """Who holds a folder now; None where nobody does."""
-    try:
-        file = os.open(folder / LOCK_FILE, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _read_note(file)
-    finally:
-        os.close(file)
-    return None
+    for number in range(TRIES):
+        if folder in _held:  # by this process
+            break
+        if not is_locked(folder / LOCK_FILE):
+            return None
+        time.sleep(MOMENT if number + 1 < TRIES else 0.0)
+    return _read_note(folder)
 
 
-def _open_lock(folder: Path) -> int:
+def _try_to_lock(folder: Path) -> int | None:
     try:
-        return os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
+        return lock_file(folder / LOCK_FILE)
     except OSError as error:
         raise BadFile(f"cannot write to the campaign {folder}: {error.strerror}; open it read-only") from error
-
-
-def _try_to_lock(file: int, folder: Path) -> bool:
-    """False where another holds it; also where the file was removed meanwhile, which would make two locks of one."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(file), (folder / LOCK_FILE).stat())
-    except (BlockingIOError, FileNotFoundError):
-        return False
 
 
 def _busy(folder: Path, holder: Holder) -> str:
@@ -118,17 +108,20 @@ def _busy(folder: Path, holder: Holder) -> str:
 
 def _write_note(file: int, purpose: str) -> None:
     note = {"pid": os.getpid(), "purpose": purpose, "host": socket.gethostname(), "since": time.time_ns() // 1000}
-    with suppress(OSError):  # it is only told to others; a full disk must not keep out who comes to free it
+    with suppress(OSError):  # only others read it; a full disk must not keep out the program that frees it
         os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps(note).encode(), 0)
+        os.lseek(file, 0, os.SEEK_SET)
+        os.write(file, json.dumps(note).encode())
 
 
-def _read_note(file: int) -> Holder:
-    """What the holder wrote; it may be about to write it."""
+def _read_note(folder: Path) -> Holder:
+    """The holder as it described itself; it may be about to do so. Windows locks the first byte, which is a brace."""
     try:
-        note = json.loads(os.pread(file, 4096, 0))
+        with (folder / LOCK_FILE).open("rb", buffering=0) as file:
+            file.seek(1)
+            note = json.loads(b"{" + file.read(4096))
         return Holder(int(note["pid"]), str(note["purpose"]), str(note["host"]), int(note["since"]))
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return Holder(0, "another program", socket.gethostname(), 0)
 
 
@@ -141,4 +134,5 @@ def _forget_after_fork() -> None:
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_forget_after_fork)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forget_after_fork)

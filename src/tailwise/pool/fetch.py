@@ -9,13 +9,15 @@ import hashlib
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import BadFile, BadInput
+from ..processes import lock_file, unlock_file
 from ..types import Progress, unheard
 from .archive import DEFAULT, Limits, unpack
 
@@ -26,6 +28,7 @@ BLOCK = 1 << 20
 PATIENCE = 60.0  # seconds without a byte
 NOTHING_LEFT = 416  # the status of a range that starts at the end of the file
 MEGABYTE = 1e6
+LOCK_POLL = 0.05  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,10 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 def fetch(source: Source, root: Path, report: Progress = unheard) -> Path:
     """Download and unpack to root/<the source's folder>, unless it is there; whole or absent."""
-    root.mkdir(parents=True, exist_ok=True)
     final, archive = root / source.folder, root / f".{source.name}"  # hidden: what the user put there is not ours
+    if final.exists():  # a folder that may only be read is enough
+        return final
+    root.mkdir(parents=True, exist_ok=True)
     with _alone_in(root, report):
         if final.exists():
             return final
@@ -155,16 +160,30 @@ def _unpack_whole(archive: Path, final: Path, limits: Limits) -> None:
 
 @contextmanager
 def _alone_in(folder: Path, report: Progress) -> Iterator[None]:
-    """Wait until no other process fetches into this folder; the kernel frees the lock of one that dies."""
-    import fcntl  # here, so that systems without it can still read what they have
-
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Wait until no other process fetches into this folder; the system releases the lock of one that dies."""
+    path = folder / ".lock"
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        descriptor = lock_file(path)
+        if descriptor is None:
             report(0.0, f"another process is fetching into {folder}: waiting for it")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        while descriptor is None:
+            time.sleep(LOCK_POLL)
+            descriptor = lock_file(path)
+    except OSError as error:
+        raise BadFile(f"cannot write to {folder}: {error.strerror or error}; give another folder") from error
+    try:
         yield
     finally:
-        os.close(descriptor)
+        _unlock_and_remove(path, descriptor)
+
+
+def _unlock_and_remove(path: Path, descriptor: int) -> None:
+    """Remove a lock file in the order that leaves no moment in which two processes hold the lock."""
+    if os.name == "nt":  # an open file cannot be removed: neither ours before we close it, nor that of the next holder
+        unlock_file(descriptor)
+        with suppress(OSError):
+            path.unlink()
+    else:  # removed while it is locked: a process that waits for it finds out, and makes a new one
+        with suppress(OSError):
+            path.unlink()
+        unlock_file(descriptor)

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ..errors import BadFile
+from ..processes import cores
 from ..types import IntArray
 from .decode import read_pixels
 from .images import InputArray
@@ -84,7 +85,7 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterato
     from concurrent.futures import ThreadPoolExecutor
 
     blocks = [items[at : at + BLOCK] for at in range(0, len(items), BLOCK)]
-    workers = min(_cores(), len(blocks))
+    workers = min(cores(), len(blocks))
     if workers <= 1:
         yield from map(work, items)
         return
@@ -94,11 +95,6 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterato
             yield from done
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _cores() -> int:
-    """Those that this process may use; all where the system does not tell."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _unzipped(archive: Path, name: str) -> bytes:

@@ -5,7 +5,6 @@ A folder is held by a lock while its process lives; what a killed one left behin
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -14,7 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ..processes import lock_file, unlock_file
+
 PREFIX = "tailwise-ray-"
+LOCK_FILE = "lock"
 LONGEST = 40  # bytes: the path of a socket below it may have 107 in all, and Ray needs the rest
 LEFT_ALONE = 60.0  # seconds: a younger folder may be about to be locked
 
@@ -25,12 +27,12 @@ def session_folder() -> Iterator[Path]:
     home = _home()
     remove_left_behind(home)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = lock_file(folder / LOCK_FILE)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield folder
     finally:
-        os.close(descriptor)
+        if descriptor is not None:  # nobody else could lock a folder that is this new
+            unlock_file(descriptor)
         shutil.rmtree(folder, ignore_errors=True)  # a process that is still ending may write a last line of log
 
 
@@ -44,12 +46,10 @@ def remove_left_behind(home: Path) -> None:
 
 
 def _remove_unless_held(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    descriptor = lock_file(folder / LOCK_FILE)
+    if descriptor is not None:
+        unlock_file(descriptor)  # Windows does not remove an open file; no process uses a folder again
         shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(descriptor)
 
 
 def _home() -> Path:

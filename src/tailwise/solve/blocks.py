@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..processes import cores
 from ..scratch import Scratch
 from ..types import Float64Array, FloatArray, IntArray
 
@@ -39,7 +39,7 @@ def map_blocks(size: int, step: int, work: Callable[[slice], Result], threads: i
     [(0, 2), (2, 4), (4, 5)]
     """
     blocks = [slice(start, min(start + step, size)) for start in range(0, size, step)]
-    workers = min(threads or len(os.sched_getaffinity(0)), len(blocks))
+    workers = min(threads or cores(), len(blocks))
     if workers < 2:
         return [work(block) for block in blocks]
     per_run = -(-len(blocks) // (workers * RUNS_PER_THREAD))
