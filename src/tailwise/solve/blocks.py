@@ -19,6 +19,9 @@ RUNS_PER_THREAD = 16  # of neighbouring blocks: one task each, so that few tasks
 SINGLE_EPS = 2.0**-23  # twice what rounding to float32 may change
 TOO_SMALL = 2.0**112  # by which a half's bits, read as a float32, fall short
 HALF_MAX = 0x7BFF  # largest finite positive float16, as bits
+LEAST_NORMAL_HALF = np.float32(2.0**-14)
+EXPONENT_SHIFT = np.uint32(112 << 23)  # from the exponent of a float16 to that of a float32
+_SUBNORMAL = np.ones(1, np.uint32).view(np.float32)  # by its bits: arithmetic could not make it where they are flushed
 Result = TypeVar("Result")
 Real = TypeVar("Real", bound=np.floating[Any])
 
@@ -94,9 +97,9 @@ def _by_pieces(block: NDArray[Real], y: NDArray[Real], borders: Sequence[int]) -
 
 def _wide(block: FloatArray, *, plain: bool) -> tuple[FloatArray, float]:
     """A block as float32 or float64, good until the thread widens the next, and by what its numbers are too small."""
-    if block.dtype == np.float16 and (plain or is_plain(block)):
+    if block.dtype == np.float16 and (plain or is_plain(block)) and not flushes_subnormals():
         return _shifted(block, _WORDS.array(block.shape, np.uint32)), TOO_SMALL
-    return widen(block), 1.0
+    return widen_for_now(block, plain=plain), 1.0
 
 
 def picked_for_now(block: FloatArray, rows: IntArray) -> FloatArray:
@@ -141,8 +144,19 @@ def widen_half(half: NDArray[np.float16], room: Scratch | None = None, *, plain:
         return half.astype(np.float32)
     words = np.empty(half.shape, np.uint32) if room is None else room.array(half.shape, np.uint32)
     result = _shifted(half, words)
+    if flushes_subnormals():
+        words += EXPONENT_SHIFT  # x is right from 2^-14 on; below that 2x − 2^-14 is right, and smaller
+        return np.minimum(result, result + result - LEAST_NORMAL_HALF, out=result)
     result *= np.float32(TOO_SMALL)
     return result
+
+
+def flushes_subnormals() -> bool:
+    """Whether this thread counts subnormal numbers as 0, as torch.set_flush_denormal(True) makes it do.
+
+    It is asked again for each block, as the setting belongs to a thread and may change at any time.
+    """
+    return not (_SUBNORMAL * np.float32(TOO_SMALL))[0]
 
 
 def _shifted(half: NDArray[np.float16], words: NDArray[np.uint32]) -> NDArray[np.float32]:
