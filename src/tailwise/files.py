@@ -9,16 +9,29 @@ import csv
 import difflib
 import io
 import os
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
+from math import prod
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from .errors import BadFile
 
+NPY_MAGIC = b"\x93NUMPY"
+NPY_START = 12 << 10  # bytes that hold any header: numpy itself reads none above 10,000
+NPY_KEY = r"""['"]%s['"]\s*:\s*"""
+NPY_VALUES = (
+    ("descr", r"""('[<>|=]?[?biufcmMOSUV]\d*(?:\[\w+\])?'|\[.*\])"""),
+    ("fortran_order", "(True|False)"),
+    ("shape", r"\(([\d\s,]*)\)"),
+)
+NPY_RECORD = re.compile(r"\(\s*'([^']*)'")  # the name of a field
 NAMES_LOOKED_AT = 1_000  # of a folder: one of a million images would take a minute to go through
 
 
@@ -39,6 +52,22 @@ def write_whole(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):  # a name that is too long cannot be removed either: the first error is the one to tell
             beside.unlink(missing_ok=True)
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether there is such a file; False too where no file can have that name, as it is too long or holds a NUL."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def with_home(path: str | os.PathLike[str]) -> Path:
+    """A path whose ~ is the user's folder; a ~name that nobody here has stays as it is, and is missing later."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def no_file(path: str | Path) -> str:
@@ -77,6 +106,61 @@ def npy_bytes(array: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class NpyHeader:
+    """What the first bytes of a .npy file say."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool  # column by column
+    offset: int  # where the numbers begin
+
+
+def npy_header(start: bytes) -> NpyHeader:
+    r"""Read the header of a .npy file from its first bytes; ValueError with the reason where it is damaged.
+
+    Not by numpy, which evaluates it as Python: a damaged header may then raise anything, or warn about its syntax.
+
+    >>> header = npy_header(npy_bytes(np.zeros((3, 2), np.float32)))
+    >>> header.shape, header.dtype.name, header.fortran
+    ((3, 2), 'float32', False)
+    """
+    if start[:6] != NPY_MAGIC:
+        raise ValueError("it does not begin as one")
+    version = tuple(start[6:8])
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"version {'.'.join(map(str, version))} of the format is for records")
+    begin = 10 if version == (1, 0) else 12
+    offset = begin + int.from_bytes(start[8:begin], "little")
+    text = start[begin:offset].decode("latin-1")
+    found = [re.search(NPY_KEY % key + value, text, re.DOTALL) for key, value in NPY_VALUES]
+    if offset > len(start) or not all(found):
+        raise ValueError(f"its header is damaged: {text[:60]!r}")
+    kind, fortran, sizes = (str(one[1]) for one in found if one)
+    try:
+        shape = tuple(int(size) for size in sizes.split(",") if size.strip())
+        dtype = np.dtype([(name, "V1") for name in NPY_RECORD.findall(kind)] if kind[0] == "[" else kind[1:-1])
+    except Exception as error:  # numpy has many ways to reject a dtype
+        raise ValueError(f"its header is damaged: {error}") from error
+    return NpyHeader(shape, dtype, fortran == "True", offset)
+
+
+def read_npy(path: str | Path, *, mapped: bool = False) -> np.ndarray:
+    """A plain array from a .npy file, mapped or in memory; ValueError or OSError with the reason otherwise."""
+    with Path(path).open("rb") as file:
+        header = npy_header(file.read(NPY_START))
+        if header.dtype.hasobject or header.dtype.names is not None:
+            raise ValueError(f"it holds objects or records, not numbers: {header.dtype}")
+        size, there = prod(header.shape) * header.dtype.itemsize, os.fstat(file.fileno()).st_size - header.offset
+        if size > there:
+            raise ValueError(f"it is cut short: {there} of {size} bytes are there")
+        order: Literal["C", "F"] = "F" if header.fortran else "C"
+        if mapped and size:
+            return np.memmap(file, header.dtype, "r", header.offset, header.shape, order)
+        file.seek(header.offset)
+        return np.frombuffer(file.read(size), header.dtype).reshape(header.shape, order=order)
 
 
 def sync(path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from .errors import BadInput, UnknownName
+from .inputs import shown
 
 Item = TypeVar("Item")
 
@@ -39,6 +40,8 @@ class Registry(Generic[Item]):
         return keep
 
     def __getitem__(self, name: str) -> Item:
+        if not isinstance(name, str):
+            raise UnknownName(f"{shown(name)} is not the name of a {self.kind}. Known: {', '.join(self._items)}")
         if name in self._items:
             return self._items[name]
         near = difflib.get_close_matches(name, self._items, n=1)

@@ -5,17 +5,20 @@ A wish (`Target`) in, ranges [low, high] of expected counts out; a point target 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import BadInput
+from ..inputs import per_class, real_array, shown, whole_number
 from ..types import Float64Array
 
-PerClass: TypeAlias = "ArrayLike | Mapping[int, float] | None"
+PerClass: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
+"""Numbers by class: an array (C,), or a dict or pandas Series by class name or class number."""
+KINDS = ("shares", "ranges")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,18 +53,24 @@ class Target:
     low: PerClass = None
     high: PerClass = None
 
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise BadInput(
+                f"a target of kind {shown(self.kind)} is unknown; make one with Target.shares or Target.ranges"
+            )
+
     @classmethod
     def uniform(cls) -> Target:
         """Every class equally often in the labelled set (Eq. 4)."""
         return cls("shares")
 
     @classmethod
-    def shares(cls, shares: ArrayLike) -> Target:
+    def shares(cls, shares: PerClass) -> Target:
         """The labelled set follows these shares (any non-negative weights; they are normalised)."""
         return cls("shares", shares)
 
     @classmethod
-    def counts(cls, wanted: ArrayLike) -> Target:
+    def counts(cls, wanted: PerClass) -> Target:
         """This batch holds so many expected samples of each class: Ω itself."""
         return cls("ranges", wanted, wanted)
 
@@ -69,27 +78,39 @@ class Target:
     def ranges(cls, low: PerClass = None, high: PerClass = None) -> Target:
         """This batch holds at least `low` and at most `high` of each class.
 
-        Each is an array (C,), one number for all classes, or {class: number}; classes left out are free.
+        Each is an array (C,), one number for all classes, or {class: number}; classes left out are free. Classes are
+        named by number, or by the columns of a DataFrame of probabilities.
         """
         return cls("ranges", low, high)
 
-    def resolve(self, counts: Float64Array, budget: int) -> Ranges:
-        """Turn the wish into ranges for a batch of `budget`, given the labelled samples per class so far (C,)."""
+    def resolve(self, counts: ArrayLike, budget: int, names: tuple[Hashable, ...] | None = None) -> Ranges:
+        """Turn the wish into ranges for a batch of `budget`, given the labelled samples per class so far (C,).
+
+        `names` are the names of the classes, where they have some.
+        """
+        labelled = real_array(counts, "counts")
+        classes, budget = labelled.size, whole_number(budget, "budget")
+        labelled = per_class(labelled, "counts", classes)
         if self.kind == "shares":
-            omega = share_target(self._share_vector(len(counts)), counts, budget)
+            omega = share_target(self._share_vector(classes, names), labelled, budget)
             return Ranges(omega, omega)
-        low = _per_class(self.low, len(counts), 0.0, "low")
-        high = _per_class(self.high, len(counts), np.inf, "high")
+        low = np.zeros(classes) if self.low is None else per_class(self.low, "target low", classes, names, single=True)
+        high = np.full(classes, np.inf)
+        if self.high is not None:
+            high = per_class(
+                self.high, "target high", classes, names, missing=np.inf, single=True,
+                infinite=self.high is not self.low,
+            )  # fmt: skip
         if (low > high).any():
             bad = int(np.flatnonzero(low > high)[0])
             raise BadInput(f"target of class {bad} asks for at least {low[bad]:g} and at most {high[bad]:g} samples")
         # Expected counts never exceed the budget, so a higher high end says nothing more.
         return Ranges(low, np.minimum(high, np.maximum(low, float(budget))))
 
-    def _share_vector(self, classes: int) -> Float64Array:
+    def _share_vector(self, classes: int, names: tuple[Hashable, ...] | None) -> Float64Array:
         if self.low is None:
             return np.full(classes, 1.0 / classes)
-        shares = _per_class(self.low, classes, 0.0, "shares")
+        shares = per_class(self.low, "target shares", classes, names, single=True)
         if shares.sum() == 0:
             raise BadInput("target shares are all zero; give at least one class a positive share")
         normalised: Float64Array = shares / shares.sum()
@@ -104,30 +125,3 @@ def share_target(shares: Float64Array, counts: Float64Array, budget: int) -> Flo
     """
     omega: Float64Array = np.maximum(shares * (counts.sum() + budget) - counts, 0.0)
     return omega
-
-
-def _per_class(values: PerClass, classes: int, missing: float, name: str) -> Float64Array:
-    """An array (C,) of finite non-negative numbers from whatever the user gave (`missing` may be inf)."""
-    if values is None:
-        return np.full(classes, missing)
-    if isinstance(values, Mapping):
-        result = np.full(classes, missing)
-        for cls, value in values.items():
-            if not 0 <= cls < classes:
-                raise BadInput(f"target {name} names class {cls}, but classes run from 0 to {classes - 1}")
-            result[cls] = value
-    else:
-        try:
-            result = np.array(values, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"target {name} must be numbers, one per class: {error}") from error
-        if result.ndim == 0:
-            result = np.full(classes, float(result))
-    if result.shape != (classes,):
-        raise BadInput(f"target {name} has shape {result.shape}, but there are {classes} classes")
-    if np.isnan(result).any() or (result < 0).any():
-        bad = int(np.flatnonzero(np.isnan(result) | (result < 0))[0])
-        raise BadInput(f"target {name} of class {bad} is {result[bad]:g}; it must be a number ≥ 0")
-    if name != "high" and np.isinf(result).any():
-        raise BadInput(f"target {name} is infinite for class {int(np.flatnonzero(np.isinf(result))[0])}")
-    return result

@@ -14,12 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import BadFile
-from ..files import no_file
+from ..files import is_file, no_file, read_npy
+from ..inputs import real_array
 from ..types import Float64Array
 from .outcome import WrongUsage
 
 FILES = (".csv", ".npy", ".json")
-PAIR = re.compile(r"^\s*(\d+)\s*=\s*(\S+?)\s*$")
+CLASS_DIGITS = 9  # of a class number
+PAIR = re.compile(rf"^\s*(\d{{1,{CLASS_DIGITS}}})\s*=\s*(\S+?)\s*$")
 
 
 def per_class(text: str, option: str, classes: int, *, missing: float = 0.0) -> Float64Array:
@@ -62,12 +64,12 @@ def comma_list(text: str, option: str) -> list[float]:
 
 def read_file(path: Path, option: str, classes: int, missing: float) -> Float64Array:
     """Numbers per class from a file, by its suffix."""
-    if not path.is_file():
+    if not is_file(path):
         raise BadFile(f"{option}: {no_file(path)}")
     suffix = path.suffix.lower()
     try:
         if suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+            return real_array(read_npy(path), str(path)).astype(np.float64)
         text = path.read_text(encoding="utf-8-sig")
         if suffix == ".json":
             return _json_list(text, path)
@@ -76,19 +78,18 @@ def read_file(path: Path, option: str, classes: int, missing: float) -> Float64A
         raise
     except WrongUsage as error:  # what would be wrong usage in a list is a bad line in a file
         raise BadFile(f"{error} (in {path})") from error
-    except (OSError, EOFError, ValueError, RecursionError, csv.Error) as error:
+    except (OSError, ValueError, OverflowError, RecursionError, csv.Error) as error:
         raise BadFile(f"{option}: {path} cannot be read: {error}") from error
 
 
 def read_scores(path: Path) -> np.ndarray:
     """One score per image from a .npy file; memory-mapped."""
-    if not path.is_file():
+    if not is_file(path):
         raise BadFile(f"--score: {no_file(path)}")
     try:
-        scores: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
+        return read_npy(path, mapped=True)
+    except (OSError, ValueError) as error:
         raise BadFile(f"--score: {path} cannot be read as a plain .npy array: {error}") from error
-    return scores
 
 
 def spread(pairs: Iterable[tuple[int, float]], option: str, classes: int, missing: float) -> Float64Array:
@@ -121,7 +122,7 @@ def _csv_table(lines: list[list[str]], path: Path, option: str, classes: int, mi
 
 
 def _class(text: str, line: int, path: Path, option: str) -> int:
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > CLASS_DIGITS:
         raise BadFile(f"{option}: line {line} of {path} names class {text!r}; classes are numbered 0, 1, 2, …")
     return int(text)
 

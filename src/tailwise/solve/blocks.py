@@ -146,7 +146,8 @@ def widen_half(half: NDArray[np.float16], room: Scratch | None = None, *, plain:
     result = _shifted(half, words)
     if flushes_subnormals():
         words += EXPONENT_SHIFT  # x is right from 2^-14 on; below that 2x − 2^-14 is right, and smaller
-        return np.minimum(result, result + result - LEAST_NORMAL_HALF, out=result)
+        np.minimum(result, result + result - LEAST_NORMAL_HALF, out=result)
+        return result
     result *= np.float32(TOO_SMALL)
     return result
 

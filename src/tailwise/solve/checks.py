@@ -12,6 +12,7 @@ from ..types import Float64Array, FloatArray
 SUM_TOLERANCE: dict[np.dtype[Any], float] = {
     np.dtype(np.float16): 5e-3, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-3,
 }  # fmt: skip
+BFLOAT16_TOLERANCE = 2e-2  # of rows before they are divided by their sums: ten times what rounding alone can do
 NAMED_ROWS = 3
 
 

@@ -12,9 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from ..errors import BadInput, UnknownName
+from ..inputs import shown, whole_number
 from .shards import LocalHands, Rows, shard_bounds
 
 if TYPE_CHECKING:
@@ -29,10 +28,10 @@ ADDRESS, ADDRESS_OF = re.compile(r"auto|[^\s/=]+:\d+"), "ray"  # an address alon
 @contextmanager
 def rows_on(matrix: Matrix, engine: str = LOCAL, shards: int | None = None) -> Iterator[Rows]:
     """Rows on an engine: "local", or the name of another, perhaps with an address ("ray=host:6379")."""
-    whole: object = shards
-    if whole is not None and (isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1):
-        raise BadInput(f"shards is {shards!r}; it must be a whole number above 0, or None")
-    if engine == LOCAL:
+    if shards is not None:
+        shards = min(whole_number(shards, "shards", least=1, but=", or None"), max(1, matrix.shape[0]))
+    named: object = engine
+    if isinstance(named, str) and named == LOCAL:
         yield Rows(hands=LocalHands(matrix, shard_bounds(*matrix.shape, shards or 1)))
         return
     with _find(engine)(matrix, engine, shards) as rows:
@@ -42,7 +41,7 @@ def rows_on(matrix: Matrix, engine: str = LOCAL, shards: int | None = None) -> I
 def _find(engine: str) -> Engine:
     """The engine that a name, a name with an address, or an address alone belongs to."""
     if not isinstance(engine, str):
-        raise BadInput(f"the engine is {engine!r}; it must be a name such as {LOCAL!r} or 'ray'")
+        raise BadInput(f"the engine is {shown(engine)}; it must be a name such as {LOCAL!r} or 'ray'")
     name = ADDRESS_OF if ADDRESS.fullmatch(engine) else re.split(r"\W", engine, maxsplit=1)[0]
     known = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in known:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from ..errors import BadFile
+from ..inputs import real_array
 from ..types import Matrix as Matrix
 from .file_matrix import FileMatrix
 from .npy_files import NpyMatrix, mapped_rows, open_npy
@@ -23,7 +25,7 @@ from .stores import Disk, Found, Store, shown_place, store_at
 MANIFEST = "manifest.json"
 
 
-def open_matrix(where: str | Path) -> FileMatrix:
+def open_matrix(where: str | os.PathLike[str]) -> FileMatrix:
     """Open a matrix; only headers and footers are read now.
 
     Shards follow each other by name, numbers in names counting as numbers; files of a Parquet dataset by their path,
@@ -44,13 +46,14 @@ def open_matrix(where: str | Path) -> FileMatrix:
     raise BadFile(f"{store.shown(files[0].path)} is neither .npy nor .parquet; save the matrix with numpy.save")
 
 
-def as_matrix(values: object) -> Matrix:
+def as_matrix(values: object, name: str = "the matrix") -> Matrix:
     """A path or URL opened; a memory-mapped array by its file; an array, or what is open already, as it is."""
-    if isinstance(values, str | Path):
+    if isinstance(values, str | os.PathLike):
         return open_matrix(values)
-    if isinstance(values, np.memmap) and (mapped := mapped_rows(values)) is not None:
-        return mapped
-    return values if isinstance(values, FileMatrix) else np.asanyarray(values)
+    if isinstance(values, np.memmap):
+        mapped = mapped_rows(values) if values.dtype.kind == "f" else None
+        return real_array(values, name) if mapped is None else mapped
+    return values if isinstance(values, FileMatrix) else real_array(values, name)
 
 
 def natural(name: str) -> tuple[list[str | int], str]:
@@ -70,7 +73,7 @@ def _refuse_unfinished(store: Store) -> None:
         return
     try:
         complete = json.loads(manifest.read_bytes()).get("complete", True)
-    except (ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return  # somebody else's
     if complete is False:
         raise BadFile(f"{store.location} is not finished, as its {MANIFEST} says; run the same tailwise predict again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy_format
 
 from ..errors import BadFile
+from ..files import NPY_START, npy_header
 from ..scratch import Scratch
 from ..types import FloatArray, IntArray
 from .file_matrix import FileMatrix
@@ -23,7 +22,6 @@ from .mapped import Mapped, MappedFile
 from .spool import Source
 from .stores import Disk, Found, Remote, Store, reaching
 
-HEADER_BYTES = 12 << 10  # numpy itself reads no header above 10,000 bytes
 PART_BYTES = 32 << 20  # of a remote file read at a time
 CONNECTIONS = 16  # headers of remote files read at the same time
 
@@ -165,15 +163,11 @@ class NpySource(Source):
 
 def parse_header(start: bytes, file: Found, shown: str) -> NpyFile:
     """What the first bytes of a .npy file say of it; refused where the rest cannot be read in blocks."""
-    stream = io.BytesIO(start)
     try:
-        version = npy_format.read_magic(stream)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"version {version[0]}.{version[1]} of the format is for records")
-        read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-        shape, fortran, dtype = read(stream)
+        header = npy_header(start)
     except ValueError as error:
         raise BadFile(f"{shown} cannot be read as a plain .npy array: {error}") from error
+    shape, dtype = header.shape, header.dtype
     if dtype.hasobject:
         raise BadFile(
             f"{shown} is no plain .npy array: it holds pickled objects, which are never loaded; save a float matrix"
@@ -182,7 +176,7 @@ def parse_header(start: bytes, file: Found, shown: str) -> NpyFile:
         raise BadFile(f"{shown} holds records ({', '.join(dtype.names)}), not a matrix of numbers")
     if len(shape) != 2:
         raise BadFile(f"{shown} must be a matrix (images × columns), but has shape {shape}")
-    made = NpyFile(file.path, file.size, stream.tell(), shape[0], shape[1], dtype, bool(fortran))
+    made = NpyFile(file.path, file.size, header.offset, shape[0], shape[1], dtype, header.fortran)
     if made.offset + made.rows * made.row_bytes > made.size:
         there = f"{made.size - made.offset} of {made.rows * made.row_bytes} bytes"
         raise BadFile(f"{shown} is no whole plain .npy array: it is cut short, {there} are there; write it again")
@@ -206,7 +200,7 @@ def agreeing(store: Store, files: list[NpyFile]) -> tuple[NpyFile, ...]:
 def _local_header(file: Found) -> NpyFile:
     try:
         with Path(file.path).open("rb") as opened:
-            start = opened.read(HEADER_BYTES)
+            start = opened.read(NPY_START)
     except OSError as error:
         raise BadFile(f"{file.path} cannot be read: {error.strerror or error}") from error
     return parse_header(start, file, file.path)
@@ -214,7 +208,7 @@ def _local_header(file: Found) -> NpyFile:
 
 def _remote_header(store: Remote, file: Found) -> NpyFile:
     with reaching(store), store.open(file.path) as opened:
-        start = opened.read_at(min(HEADER_BYTES, file.size), 0)
+        start = opened.read_at(min(NPY_START, file.size), 0)
     return parse_header(start, file, store.shown(file.path))
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
-from ..errors import BadInput, TargetUnreachable
+from ..errors import TargetUnreachable
+from ..inputs import real_number
 from ..types import Float64Array
 from .program import Effort, Program, Report, Solution, silent
 from .solver import solve
@@ -124,15 +126,9 @@ def parse_balance(balance: Balance) -> float | str:
         text = balance.strip()
         if text == "auto" or WISH.match(text):
             return text
-        try:
+        with suppress(ValueError):  # it is rejected below, as it was given
             balance = float(text)
-        except ValueError:
-            raise BadInput(f"balance is {text!r}; give a number ≥ 0, 'auto', or a wish such as 'within 5%'") from None
-    if isinstance(balance, bool) or not isinstance(balance, int | float | np.integer | np.floating):
-        raise BadInput(f"balance is {balance!r}; give a number ≥ 0, 'auto', or a wish such as 'within 5%'")
-    if not 0 <= balance < np.inf:
-        raise BadInput(f"balance is {balance:g}; give a number ≥ 0, 'auto', or a wish such as 'within 5%'")
-    return float(balance)
+    return real_number(balance, "balance", "a number ≥ 0, 'auto', or a wish such as 'within 5%'")
 
 
 def find_lam(balance: Balance, l1_at: Callable[[float], float], scale: float, program: Program) -> float:

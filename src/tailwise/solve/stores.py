@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from ..errors import BadFile, MissingExtra
-from ..files import no_file
+from ..files import no_file, with_home
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 HALF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")  # what pathlib makes of a URL
@@ -52,9 +52,9 @@ class Store(Protocol):
         ...
 
 
-def store_at(where: str | Path) -> Store:
+def store_at(where: str | os.PathLike[str]) -> Store:
     """The store of a path or URL; nothing is read yet."""
-    text = str(where)
+    text = os.fspath(where)
     if not URL.match(text):
         return Disk(text)
     if not text.lower().startswith("file://"):
@@ -72,7 +72,7 @@ class Disk:
 
     def __init__(self, given: str) -> None:
         self.given = given
-        self.location = str(Path(given).expanduser().absolute())
+        self.location = str(with_home(given).absolute())
 
     def find(self) -> Found | list[Found]:
         """Look at the path; a folder is walked."""

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import BadFile, BadInput, BadProbabilities
-from ..files import write_whole
+from ..files import read_npy, with_home, write_whole
+from ..inputs import real_array, shown, whole_number
 from ..score.softmax import Score, entropy, least_confidence, margin
 from ..types import AnyMatrix, Float64Array, FloatArray, IntArray
 from .blocks import map_blocks, widen
+from .checks import SUM_TOLERANCE
 from .matrices import as_matrix
 
 DESCRIPTION, VALUES, CLASSES = "top_k.json", "values.npy", "classes.npy"
@@ -44,12 +46,16 @@ class TopK:
     ndim = 2
 
     def __init__(self, values: FloatArray, classes: Any, count: int, folder: Path | None = None) -> None:  # noqa: ANN401 - integers of any kind
+        values, classes = real_array(values, "values"), real_array(classes, "classes")
+        count = whole_number(count, "the number of classes", least=1)
         self.values, self.classes, self.folder = values, classes, folder
         if values.ndim != 2 or values.shape != classes.shape or not np.issubdtype(classes.dtype, np.integer):
             raise BadInput(
                 f"values and classes must be two matrices (images × k), classes of integers, "
                 f"but are {values.dtype} {values.shape} and {classes.dtype} {classes.shape}"
             )
+        if values.dtype not in SUM_TOLERANCE:
+            raise BadInput(f"values must be float16, float32 or float64, but are {values.dtype}; convert them")
         if not 1 <= values.shape[1] <= count:
             raise BadInput(f"{values.shape[1]} probabilities are kept of each row, but there are {count} classes")
         self.shape = (len(values), count)
@@ -58,9 +64,11 @@ class TopK:
     @classmethod
     def of(cls, proba: AnyMatrix, kept: int) -> TopK:
         """Keep the largest probabilities of every row, as they are stored; `proba` may be a path or URL."""
-        proba = as_matrix(proba)
-        if not 1 <= kept <= proba.shape[1]:
-            raise BadInput(f"asked to keep {kept} of {proba.shape[1]} classes")
+        proba = as_matrix(proba, "proba")
+        if len(proba.shape) != 2:
+            raise BadInput(f"probabilities must be a matrix (images × classes), but have shape {proba.shape}")
+        if whole_number(kept, "kept", least=1) > proba.shape[1]:
+            raise BadInput(f"asked to keep {shown(kept)} of {proba.shape[1]} classes")
         parts = map_blocks(proba.shape[0], SAVED_ROWS, lambda where: _largest(np.asarray(proba[where]), kept))
         values, classes = zip(*parts, strict=True) if parts else ([proba[:0, :kept]], [np.empty((0, kept), np.uint16)])
         return cls(np.concatenate(values), np.concatenate(classes), int(proba.shape[1]))
@@ -68,11 +76,11 @@ class TopK:
     @classmethod
     def open(cls, folder: str | Path) -> TopK:
         """Map a folder that `save` wrote."""
-        folder = Path(folder)
+        folder = with_home(folder)
         try:
             count = int(json.loads((folder / DESCRIPTION).read_text())["classes"])
-            values, classes = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (VALUES, CLASSES))
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            values, classes = (read_npy(folder / name, mapped=True) for name in (VALUES, CLASSES))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise BadFile(f"{folder} cannot be read as a sparse softmax: {error}") from error
         return cls(values, classes, count, folder.absolute())
 

@@ -8,7 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import BadInput
+from ..inputs import is_bfloat16, softmax_rows
 from ..score.mc import bald
+from ..solve.checks import BFLOAT16_TOLERANCE, SUM_TOLERANCE
 from ..types import Float64Array, Predictions
 from .base import ScoreStrategy, strategy
 from .task import Task
@@ -24,10 +26,13 @@ class Bald(ScoreStrategy):
 
     def scores(self, task: Task, predictions: Predictions) -> Float64Array:
         """Mutual information in nats."""
-        passes = np.asarray(predictions.mc_proba)
+        passes = softmax_rows(predictions.mc_proba, "mc_proba")
         wanted = (task.rows.size, task.rows.classes)
         if passes.ndim != 3 or passes.shape[1:] != wanted or len(passes) < 1:
             raise BadInput(f"mc_proba must be (passes, {wanted[0]}, {wanted[1]}), but has shape {passes.shape}")
-        if not np.isfinite(passes).all() or (passes < 0).any():
-            raise BadInput("mc_proba must hold probabilities: finite and non-negative")
+        tolerance = BFLOAT16_TOLERANCE if is_bfloat16(predictions.mc_proba) else SUM_TOLERANCE.get(passes.dtype, 1e-3)
+        sums = passes.sum(axis=2, dtype=np.float64)  # (T, N)
+        if (np.abs(sums - 1) > tolerance).any():
+            one, row = (int(at) for at in np.argwhere(np.abs(sums - 1) > tolerance)[0])
+            raise BadInput(f"mc_proba must hold probabilities, but pass {one}, row {row} sums to {sums[one, row]:.4g}")
         return bald(passes)

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from numpy.typing import ArrayLike
-
-from ..balance.target import Target
+from ..balance.target import PerClass, Target
 from ..errors import BadInput
+from ..inputs import class_names, real_number, shown
 from ..registry import Registry, check_settings
 from ..score.softmax import SCORES
 from ..solve.engines import rows_on
@@ -23,7 +22,7 @@ from ..solve.shards import Column
 from ..solve.source import open_proba
 from ..types import Float64Array, Predictions, Selection
 from .select import by_cost
-from .task import Task, make_task
+from .task import Task, checked_time_limit, make_task
 
 
 class Strategy(Protocol):
@@ -33,8 +32,8 @@ class Strategy(Protocol):
     needs: ClassVar[tuple[str, ...]]
 
     def select(
-        self, predictions: Predictions, budget: int, *, counts: ArrayLike | None = None,
-        target: Target | ArrayLike | None = None, seed: int = 0, report: Callable[[str], None] | None = None,
+        self, predictions: Predictions, budget: int, *, counts: PerClass = None,
+        target: Target | PerClass = None, seed: int = 0, report: Callable[[str], None] | None = None,
     ) -> Selection:  # fmt: skip
         """Choose `budget` rows of the pool."""
         ...
@@ -79,10 +78,12 @@ class Base(ABC):
 
     def __post_init__(self) -> None:
         parse_balance(self.balance)
+        real_number(self.gap, "gap")
+        checked_time_limit(self.time_limit)
 
     def select(
-        self, predictions: Predictions, budget: int, *, counts: ArrayLike | None = None,
-        target: Target | ArrayLike | None = None, seed: int = 0, report: Callable[[str], None] | None = None,
+        self, predictions: Predictions, budget: int, *, counts: PerClass = None,
+        target: Target | PerClass = None, seed: int = 0, report: Callable[[str], None] | None = None,
     ) -> Selection:  # fmt: skip
         """Choose `budget` rows of the pool; `counts` and `target` are those of `tailwise.select`."""
         self._check_needs(predictions)
@@ -91,6 +92,7 @@ class Base(ABC):
             task, costs = make_task(
                 rows, budget, counts=counts, target=target, score=score,
                 gap=self.gap, time_limit=self.time_limit, seed=seed, report=report,
+                names=class_names(predictions.proba),
             )  # fmt: skip
             return self.choose(task, predictions, costs)
 
@@ -99,6 +101,8 @@ class Base(ABC):
         """The method itself, on checked input; `costs` are 0 − `softmax_score`, zeros without one."""
 
     def _check_needs(self, predictions: Predictions) -> None:
+        if not isinstance(predictions, Predictions):
+            raise BadInput(f"predictions is {shown(predictions)}; give tailwise.Predictions(proba, …)")
         for need in self.needs:
             if getattr(predictions, need) is None:
                 raise BadInput(f"strategy {self.name!r} needs predictions.{need}, which is missing")

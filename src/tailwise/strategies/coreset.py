@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..errors import BadInput
+from ..inputs import whole_number
 from ..solve.coreset import robust_k_center
 from ..solve.path import parse_balance
 from ..solve.shards import Column
@@ -28,6 +29,10 @@ class CoreSet(Base):
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number(self.outliers, "outliers")
+        if self.max_steps is not None:
+            whole_number(self.max_steps, "max_steps", but=", or None")
         if parse_balance(self.balance) != 0.0:
             raise BadInput(
                 "coreset has no balanced form: it chooses all centres at once by their radius alone; "

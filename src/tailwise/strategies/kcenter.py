@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import BadInput
+from ..inputs import LARGEST_SCORE, whole_number
 from ..solve.blocks import map_blocks
 from ..solve.farthest_coreset import Coreset, covering_radius, find_coreset
 from ..solve.farthest_distances import Start, measure
@@ -35,9 +36,7 @@ class KCenter(Base):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        asked: object = self.parts
-        if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or asked < 1:
-            raise BadInput(f"parts is {self.parts!r}; give a whole number ≥ 1, where 1 is exact")
+        whole_number(self.parts, "parts", least=1, but=", where 1 is exact")
 
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """Algorithm 2; `informativeness` is the sum of the distances at which the picks were made."""
@@ -102,7 +101,7 @@ def _both_matrices(task: Task, predictions: Predictions) -> tuple[Matrix, Matrix
 
 def _checked(given: object, name: str, rows: int | None) -> Matrix:
     """A finite float matrix with one row per image; no more than a block per core is read at a time."""
-    matrix = as_matrix(given)
+    matrix = as_matrix(given, name)
     shape, dtype = tuple(matrix.shape), np.dtype(matrix.dtype)
     if len(shape) != 2 or not np.issubdtype(dtype, np.floating):
         raise BadInput(f"{name} must be a float matrix (images × features), but is {dtype} {shape}")
@@ -110,12 +109,16 @@ def _checked(given: object, name: str, rows: int | None) -> Matrix:
         raise BadInput(f"{name} has {shape[0]} rows, but the probabilities have {rows}")
 
     def first_bad(where: slice) -> int | None:
-        bad = ~np.isfinite(matrix[where]).all(axis=1)
+        block = matrix[where]
+        good = np.isfinite(block)
+        if dtype == np.float64:  # others cannot hold more
+            good &= np.abs(block) <= LARGEST_SCORE
+        bad = ~good.all(axis=1)
         return where.start + int(bad.argmax()) if bad.any() else None
 
     found = map_blocks(shape[0], max(1, CHECKED_BYTES // max(1, shape[1] * dtype.itemsize)), first_bad)
     if (bad := next((row for row in found if row is not None), None)) is not None:
-        raise BadInput(f"{name} holds NaN or infinity in row {bad}")
+        raise BadInput(f"{name} holds NaN or infinity in row {bad}, or a number beyond ±{LARGEST_SCORE:g}")
     return matrix
 
 

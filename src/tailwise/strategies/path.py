@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..balance.measure import l1_score
-from ..balance.target import Target
+from ..balance.target import PerClass, Target
 from ..errors import BadInput, MissingExtra
+from ..inputs import LARGEST_SCORE, class_names, in_row_order, real_array, shown
 from ..solve.engines import rows_on
 from ..solve.path import Sweep, paper_grid, quick_effort, rule_threshold
 from ..solve.shards import Column
@@ -67,8 +68,8 @@ def balance_path(
     budget: int,
     *,
     score: str | ArrayLike = "entropy",
-    counts: ArrayLike | None = None,
-    target: Target | ArrayLike | None = None,
+    counts: PerClass = None,
+    target: Target | PerClass = None,
     lams: Sequence[float] | None = None,
     seed: int = 0,
     engine: str = "local",
@@ -89,7 +90,8 @@ def balance_path(
     """
     with rows_on(open_proba(proba), engine, shards) as rows:
         task, costs, scale = scored_task(
-            rows, budget, score, counts=counts, target=target, seed=seed, report=report
+            rows, budget, in_row_order(score, proba, "score"), counts=counts, target=target, seed=seed, report=report,
+            names=class_names(proba),
         )  # fmt: skip
         return _swept(task, costs, _checked(paper_grid(scale) if lams is None else lams))
 
@@ -117,7 +119,7 @@ def _by_rule(lams: Float64Array, l1: Float64Array) -> float:
 
 
 def _checked(lams: object) -> Float64Array:
-    values = np.asarray(lams, dtype=np.float64).ravel()
-    if not np.isfinite(values).all() or (values < 0).any():
-        raise BadInput(f"lams must be finite numbers ≥ 0, but are {values.tolist()}")
+    values = real_array(lams, "lams").astype(np.float64).ravel()
+    if not ((values >= 0) & (values <= LARGEST_SCORE)).all():
+        raise BadInput(f"lams must be numbers from 0 to {LARGEST_SCORE:g}, but are {shown(values.tolist())}")
     return np.unique(np.append(0.0, values))

@@ -7,13 +7,14 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ..balance.target import Target
+from ..balance.target import PerClass, Target
+from ..inputs import class_names, in_row_order, per_row
 from ..score.softmax import SCORES
 from ..solve.engines import rows_on
 from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort, score_scale
 from ..solve.shards import Column, Rows
 from ..solve.solver import solve
-from ..solve.source import open_proba, read_numbers
+from ..solve.source import open_proba
 from ..types import Proba, Selection
 from .task import Task, make_task
 
@@ -23,8 +24,8 @@ def select(
     budget: int,
     *,
     score: str | ArrayLike = "entropy",
-    counts: ArrayLike | None = None,
-    target: Target | ArrayLike | None = None,
+    counts: PerClass = None,
+    target: Target | PerClass = None,
     balance: Balance = "auto",
     gap: float = 1e-4,
     time_limit: float | None = None,
@@ -39,11 +40,13 @@ def select(
 
     Parameters
     ----------
-    proba: (N, C) softmax probabilities of the unlabelled pool, float16/32/64: an array, a numpy.memmap, a `TopK`, or a
-        path or URL to .npy, .parquet, a folder of such, or a saved `TopK` (docs/select.md).
+    proba: (N, C) softmax probabilities of the unlabelled pool, float16/32/64: an array, a tensor, a DataFrame, a
+        numpy.memmap, a `TopK`, or a path or URL to .npy, .parquet, a folder of such, or a saved `TopK`
+        (docs/select.md).
     budget: how many images to choose.
     score: a registered score ("entropy", "margin", "least-confidence"), or an array (N,), larger = more informative.
-    counts: (C,) labelled images per class so far; default none.
+    counts: (C,) labelled images per class so far; default none. A dict or a pandas Series goes by class name, where
+        `proba` is a DataFrame, or by class number; classes that it leaves out have none.
     target: None: every class equally often in the labelled set (Eq. 4). An array (C,): wanted counts of this batch.
         A `Target`: any shares of the labelled set, or per-class ranges.
     balance: λ ≥ 0; "auto": the paper's rule; or a wish such as "within 5%": the smallest λ whose expected counts are
@@ -67,20 +70,21 @@ def select(
     """
     with rows_on(open_proba(proba), engine, shards) as rows:
         task, costs, scale = scored_task(
-            rows, budget, score, counts=counts, target=target, gap=gap, time_limit=time_limit, seed=seed, report=report
-        )
+            rows, budget, in_row_order(score, proba, "score"), counts=counts, target=target, gap=gap,
+            time_limit=time_limit, seed=seed, report=report, names=class_names(proba),
+        )  # fmt: skip
         return by_cost(task, costs, balance, scale=scale, method=score if isinstance(score, str) else "scores")
 
 
 def scored_task(
-    rows: Rows, budget: int, score: str | ArrayLike, **asked: Any,  # noqa: ANN401 - what make_task takes
+    rows: Rows, budget: int, score: object, **asked: Any,  # noqa: ANN401 - what make_task takes
 ) -> tuple[Task, Column, float]:  # fmt: skip
     """A checked request, its costs 0 − score, and what λ = 1 means relative to entropy."""
     if isinstance(score, str):
         task, costs = make_task(rows, budget, score=SCORES[score], **asked)
     else:
         task, _ = make_task(rows, budget, **asked)
-        costs = rows.hold(0.0 - read_numbers(score, "score (one per image)", rows.size))
+        costs = rows.hold(0.0 - per_row(score, "score", rows.size))
     entropy = isinstance(score, str) and score == "entropy"
     return task, costs, 1.0 if entropy else score_scale(costs.extent(), rows.classes)
 

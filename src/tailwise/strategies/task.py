@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..balance.target import Ranges, Target
 from ..errors import BadInput, PoolExhausted
+from ..inputs import per_class, real_number, shown, whole_number
 from ..score.softmax import Score
 from ..solve.program import Effort, Program, Report, Solution, silent
 from ..solve.reach import shortfalls
 from ..solve.shards import Column, Rows
-from ..solve.source import read_counts, scan
+from ..solve.source import scan
 from ..types import BoolArray, Float64Array, IntArray, Selection, gap_between
 
 
@@ -71,30 +73,32 @@ class Task:
 def make_task(
     rows: Rows, budget: int, *, counts: object = None, target: object = None, score: Score | None = None,
     gap: float = 1e-4, time_limit: float | None = None, seed: int = 0, report: Report | None = None,
+    names: tuple[Hashable, ...] | None = None,
 ) -> tuple[Task, Column]:  # fmt: skip
-    """Check a request and price its rows (0 − score, or zeros), in one read of the probabilities."""
-    size = _whole(budget, "budget")
+    """Check a request and price its rows (0 − score, or zeros), in one read of the probabilities.
+
+    `names` are those of the classes, by which counts and target may go.
+    """
+    size = whole_number(budget, "budget")
     if size > rows.size:
         raise PoolExhausted(
-            f"asked for {size} picks, but only {rows.size} images are unlabelled; lower the budget or add images"
+            f"asked for {shown(size)} picks, but only {rows.size} images are unlabelled; lower the budget or add images"
         )
-    if not 0 <= gap < np.inf:
-        raise BadInput(f"gap is {gap}; it must be a number ≥ 0")
-    if time_limit is not None and not time_limit >= 0:
-        raise BadInput(f"time_limit is {time_limit}; it must be a number of seconds ≥ 0, or None")
-    labelled = read_counts(counts, rows.classes)
-    ranges = _as_target(target).resolve(labelled, size)
-    task = Task(rows, size, labelled, ranges, gap, time_limit, _whole(seed, "seed"), report or silent)
+    gap, time_limit = real_number(gap, "gap"), checked_time_limit(time_limit)
+    if report is not None and not callable(report):
+        raise BadInput(f"report is {shown(report)}; it must be a function that takes a line of text, or None")
+    labelled = np.zeros(rows.classes) if counts is None else per_class(counts, "counts", rows.classes, names)
+    ranges = _as_target(target).resolve(labelled, size, names)
+    task = Task(rows, size, labelled, ranges, gap, time_limit, whole_number(seed, "seed"), report or silent)
     return task, scan(rows, score)
+
+
+def checked_time_limit(limit: object) -> float | None:
+    """Seconds, or None where there is no limit."""
+    return None if limit is None else real_number(limit, "time_limit", "a number of seconds ≥ 0, or None", np.inf)
 
 
 def _as_target(target: object) -> Target:
     if target is None:
         return Target.uniform()
     return target if isinstance(target, Target) else Target.counts(target)  # type: ignore[arg-type] # checked there
-
-
-def _whole(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise BadInput(f"{name} is {value!r}; it must be a whole number ≥ 0")
-    return int(value)

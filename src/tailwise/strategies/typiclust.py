@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from ..balance.target import Ranges
 from ..errors import BadInput
+from ..inputs import real_array, whole_number
 from ..solve.path import find_lam, score_scale
 from ..solve.shards import Column
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
@@ -39,8 +40,7 @@ class TypiClust(Base):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.most_clusters < 1:
-            raise BadInput(f"most_clusters is {self.most_clusters}; it must be a whole number above 0")
+        whole_number(self.most_clusters, "most_clusters", least=1)
 
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """`informativeness` is the sum of the typicalities; balance weighs within each cluster, as in Algorithm 2."""
@@ -131,8 +131,12 @@ def cold_start(embeddings: FloatArray, *, classes: int) -> Predictions:
     >>> cold_start(np.zeros((3, 2)), classes=4).proba.tolist()
     [[0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25]]
     """
-    proba = np.broadcast_to(1 / classes, (len(embeddings), classes))  # takes no memory
-    return Predictions(proba, embeddings=embeddings, labelled_embeddings=embeddings[:0])
+    points = real_array(embeddings, "embeddings")
+    if points.ndim != 2:
+        raise BadInput(f"embeddings must be a matrix (images × features), but have shape {points.shape}")
+    count = whole_number(classes, "classes", least=1)
+    proba = np.broadcast_to(1 / count, (len(points), count))  # takes no memory
+    return Predictions(proba, embeddings=points, labelled_embeddings=points[:0])
 
 
 def cluster(points: FloatArray, number: int, seed: int) -> IntArray:

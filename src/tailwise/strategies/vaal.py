@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..solve.source import read_numbers
+from ..inputs import per_row
 from ..types import Float64Array, Predictions
 from .base import ScoreStrategy, strategy
 from .task import Task
@@ -21,4 +21,4 @@ class Vaal(ScoreStrategy):
 
     def scores(self, task: Task, predictions: Predictions) -> Float64Array:
         """Minus the probability of being labelled, so that u = D(μ(x))."""
-        return 0.0 - read_numbers(predictions.labelledness, "labelledness (one per image)", task.rows.size)
+        return 0.0 - per_row(predictions.labelledness, "labelledness", task.rows.size)

@@ -47,7 +47,7 @@ def test_ranges_take_arrays_numbers_and_mappings() -> None:
         (Target.shares([0, 0, 0]), "all zero"),
         (Target.shares([1, 2]), "3 classes"),
         (Target.shares([1, np.nan, 1]), "class 1 is nan"),
-        (Target.counts([1, np.inf, 1]), "infinite for class 1"),
+        (Target.counts([1, np.inf, 1]), "class 1 is inf; it must be a number ≥ 0 and at most"),
         (Target.ranges(low=5, high=3), "at least 5 and at most 3"),
         (Target.ranges(low={3: 1.0}), "names class 3"),
         (Target.ranges(low="many"), "must be numbers"),

@@ -330,7 +330,7 @@ def test_an_empty_campaign_has_nothing_to_choose_from(make_studio: MakeStudio) -
         ({"strategy": "entrpy"}, UnknownName, "did you mean 'entropy'"),
         ({"strategy": "vaal"}, BadInput, "looks at pixels"),
         ({"balance": "much"}, BadInput, "balance is 'much'"),
-        ({"balance": -1}, BadInput, "balance is -1; give a number ≥ 0, 'auto', or a wish"),
+        ({"balance": -1}, BadInput, "balance is -1; it must be a number ≥ 0, 'auto', or a wish"),
     ],
 )
 def test_what_means_nothing_is_refused_before_any_work(

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tailwise.errors import BadFile, BadInput, BadProbabilities
+from tailwise.inputs import per_class, per_row
 from tailwise.score import entropy
 from tailwise.solve.shards import Rows
-from tailwise.solve.source import open_proba, read_counts, read_numbers, scan
+from tailwise.solve.source import open_proba, scan
 
 GOOD = np.full((50, 4), 0.25, dtype=np.float32)
 
@@ -50,7 +51,7 @@ def test_of_many_bad_rows_the_first_are_named_and_the_others_counted() -> None:
         (np.ones(5), "must be a matrix"),
         (np.ones((2, 2, 2)), "must be a matrix"),
         (np.ones((3, 2), dtype=int), "must be float16, float32 or float64"),
-        (np.array([[object()]]), "must be float16, float32 or float64"),
+        (np.array([[object()]]), "must be numbers, but holds <object object"),
         (np.empty((3, 0)), "no class columns"),
     ],
 )
@@ -94,13 +95,12 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
             open_proba(tmp_path / name)
 
 
-def test_counts_default_to_zero_and_must_fit_the_classes() -> None:
-    assert read_counts(None, 3).tolist() == [0, 0, 0]
+def test_numbers_per_class_and_per_row_must_fit() -> None:
     with pytest.raises(BadInput, match="must have 3 entries"):
-        read_counts([1, 2], 3)
-    with pytest.raises(BadInput, match="class 1 has -2"):
-        read_counts([1, -2, 0], 3)
+        per_class([1, 2], "counts", 3)
+    with pytest.raises(BadInput, match="class 1 is -2"):
+        per_class([1, -2, 0], "counts", 3)
     with pytest.raises(BadInput, match="entry 2 is nan"):
-        read_numbers([1.0, 2.0, np.nan], "score", 3)
+        per_row([1.0, 2.0, np.nan], "score", 3)
     with pytest.raises(BadInput, match="must be numbers"):
-        read_numbers(["a", "b"], "score", 2)
+        per_row(["a", "b"], "score", 2)
