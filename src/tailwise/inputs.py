@@ -19,6 +19,7 @@ from .types import BoolArray, Float64Array, FloatArray, IntArray
 LARGEST_SCORE = 1e100  # scores, λ and features: their squares, and sums of a billion, stay far from infinity
 LARGEST_COUNT = 1e15  # images of a class: up to here float64 counts exactly
 SHOWN_LETTERS = 80
+OTHER_KINDS = {"U": "text", "T": "text", "S": "bytes", "M": "dates", "m": "time spans", "V": "records"}
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ def real_array(values: object, name: str) -> NDArray[Any]:
     if array.dtype.kind == "c":
         raise BadInput(f"{name} must be real numbers, but holds {array.dtype}; give its real part or absolute value")
     if array.dtype.kind not in "biuf":
-        raise BadInput(f"{name} must be numbers, but holds {shown(array.dtype.name)}; convert it to float32 or float64")
+        raise BadInput(f"{name} must be numbers, but holds {OTHER_KINDS.get(array.dtype.kind, array.dtype.name)}")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 

@@ -118,7 +118,9 @@ def _checked(given: object, name: str, rows: int | None) -> Matrix:
 
     found = map_blocks(shape[0], max(1, CHECKED_BYTES // max(1, shape[1] * dtype.itemsize)), first_bad)
     if (bad := next((row for row in found if row is not None), None)) is not None:
-        raise BadInput(f"{name} holds NaN or infinity in row {bad}, or a number beyond ±{LARGEST_SCORE:g}")
+        finite = np.isfinite(matrix[bad : bad + 1]).all()
+        held = f"a number beyond ±{LARGEST_SCORE:g}" if finite else "NaN or infinity"
+        raise BadInput(f"{name} holds {held} in row {bad}")
     return matrix
 
 

@@ -83,7 +83,8 @@ def test_the_first_bad_row_is_named_whatever_is_read_together(
         ({"embeddings": np.ones(240)}, r"embeddings must be a float matrix .* float64 \(240,\)"),
         ({"embeddings": np.ones((239, 6))}, "embeddings has 239 rows, but the probabilities have 240"),
         ({"labelled_embeddings": np.ones((2, 5))}, "embeddings have 6 features, but labelled_embeddings have 5"),
-        ({"embeddings": [["a"] * 6] * 240}, "embeddings must be a float matrix"),
+        ({"embeddings": [["a"] * 6] * 240}, "embeddings must be numbers, but holds text"),
+        ({"embeddings": np.full((240, 6), -1e150)}, r"embeddings holds a number beyond ±1e\+100 in row 0"),
     ],
 )
 def test_embeddings_that_cannot_be_used_are_refused(change: dict[str, object], said: str) -> None:
