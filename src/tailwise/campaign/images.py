@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import permutations
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ..errors import BadFile, UnknownName
 from ..types import Progress, unheard
@@ -131,16 +131,14 @@ def find_image(ledger: Ledger, key: str | int) -> ImageRow:
     return image_row(rows[0])
 
 
-def locate(ledger: Ledger, name: str | Path) -> ImageRow:
+def locate(ledger: Ledger, name: str | PurePath) -> ImageRow:
     """An image by its key, by its path below a folder of the campaign, or by its absolute path.
 
-    Where two folders hold images of the same name, the path may begin with the folder's, as in exports.
+    Where two folders hold images of the same name, the path may begin with the folder's, as in exports. Paths may be
+    written with slashes or, as on Windows, with backslashes.
     """
-    text = str(name)
-    rows = []
-    if name_is_unicode(text):
-        rows = ledger.read("SELECT * FROM image WHERE key = ? OR path = ? ORDER BY id", (text, text))
-        rows = rows or _by_folder_name(ledger, text) or _by_whole_path(ledger, text)
+    text = name.as_posix() if isinstance(name, PurePath) else name
+    rows = _located(ledger, text) or (_located(ledger, text.replace("\\", "/")) if "\\" in text else [])
     if len({row["id"] for row in rows}) > 1:
         raise UnknownName(f"{text} is the name of {len(rows)} images, in different folders; give the whole path")
     if not rows:
@@ -148,6 +146,13 @@ def locate(ledger: Ledger, name: str | Path) -> ImageRow:
             f"{text[:200]!r} is no image of this campaign; name one by its path or its key, or index its folder"
         )
     return image_row(rows[0])
+
+
+def _located(ledger: Ledger, text: str) -> list[sqlite3.Row]:
+    if not name_is_unicode(text):
+        return []
+    rows = ledger.read("SELECT * FROM image WHERE key = ? OR path = ? ORDER BY id", (text, text))
+    return rows or _by_folder_name(ledger, text) or _by_whole_path(ledger, text)
 
 
 def _by_folder_name(ledger: Ledger, name: str) -> list[sqlite3.Row]:

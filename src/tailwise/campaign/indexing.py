@@ -120,7 +120,7 @@ def _examine_again(root: Path, path: str) -> Examined:
 
 def _begin(ledger: Ledger, root: Path, found: Scan) -> Work:
     with ledger.writing() as connection:
-        connection.execute("INSERT OR IGNORE INTO folder (path) VALUES (?)", (str(root),))
+        connection.execute("INSERT OR IGNORE INTO folder (path) VALUES (?)", (root.as_posix(),))
         folders = list_folders(ledger)
         number = next(number for number, path in folders.items() if path == root)
         rows = connection.execute("SELECT * FROM image WHERE folder_id = ?", (number,)).fetchall()

@@ -107,7 +107,7 @@ class Matcher:
         inside = [(folder, normal[len(folder) + 1 :]) for folder in self._folders if normal.startswith(f"{folder}/")]
         rows = [row for folder, below in inside for row in self._by_path.get(below, []) if row.folder == folder]
         rows = rows or self._by_name.get(normal) or self._by_path.get(normal, [])
-        exact = [row for row in rows if path in (row.path, row.name, str(row.file))]
+        exact = [row for row in rows if path in (row.path, row.name, row.file.as_posix())]
         return exact or rows
 
     def _ending(self, path: str) -> list[Place]:

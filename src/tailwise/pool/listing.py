@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +154,7 @@ def _checked(reader: Iterable[dict[str, str | None]], table: Path, *, with_split
     lines: dict[str, int] = {}
     for number, row in enumerate(reader, start=2):
         name, label, split = ((row.get(column) or "").strip() for column in ("path", "label", "split"))
-        name = os.path.normpath(name) if name else ""  # Path has no pure form that drops ".."
+        name = posixpath.normpath(_as_stored(name, table.parent)) if name else ""  # Path does not drop ".."
         if not name or not label:
             raise BadFile(f"{table}, row {number}, has no {'path' if not name else 'label'}; give one or drop the row")
         if with_split and split not in SPLITS:
@@ -162,3 +163,9 @@ def _checked(reader: Iterable[dict[str, str | None]], table: Path, *, with_split
             raise BadFile(f"{table} names {name} in rows {lines[name]} and {number}; keep one of them")
         lines[name] = number
         yield Entry(name, label, split)
+
+
+def _as_stored(name: str, root: Path) -> str:
+    """A path with slashes, also if the table was written on Windows; backslashes in a file's own name stay."""
+    windows = "\\" in name and not (os.name != "nt" and os.path.lexists(root / name))
+    return name.replace("\\", "/") if windows else name

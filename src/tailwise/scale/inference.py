@@ -291,6 +291,6 @@ def _fingerprint(shard: InputShard, saved: SavedLearner, dtype: str) -> str:
 def _described(saved: SavedLearner) -> dict[str, object]:
     backbone = saved.backbone.name if isinstance(saved.backbone, Backbone) else saved.backbone
     return {
-        "path": str(saved.folder), "kind": saved.kind, "backbone": backbone, "size": saved.size,
+        "path": saved.folder.as_posix(), "kind": saved.kind, "backbone": backbone, "size": saved.size,
         "sha256": saved.checksum,
     }  # fmt: skip

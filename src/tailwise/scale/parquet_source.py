@@ -43,7 +43,7 @@ class ParquetSource:
     @property
     def description(self) -> dict[str, str]:
         """The files and the column."""
-        return {"kind": "parquet", "path": str(self.path), "column": self.column, "root": str(self.root)}
+        return {"kind": "parquet", "path": self.path.as_posix(), "column": self.column, "root": self.root.as_posix()}
 
     def shards(self) -> list[InputShard]:
         """Look at every file; one that cannot be opened is told now, before hours of work."""
@@ -60,7 +60,7 @@ class ParquetSource:
             for group, (start, rows) in enumerate(zip(starts, sizes, strict=True))
         )
         stamp = path.stat()
-        facts = [name, stamp.st_size, stamp.st_mtime_ns, self.column, str(self.root), self._files_of(path)]
+        facts = [name, stamp.st_size, stamp.st_mtime_ns, self.column, self.root.as_posix(), self._files_of(path)]
         return InputShard(number, name, sum(sizes), digest(facts), pieces)
 
     def _files_of(self, table: Path) -> str:

@@ -90,7 +90,7 @@ class FolderSource:
     @property
     def description(self) -> dict[str, str]:
         """The folder."""
-        return {"kind": "folder", "path": str(self.root)}
+        return {"kind": "folder", "path": self.root.as_posix()}
 
     def shards(self) -> list[InputShard]:
         """List the folder."""

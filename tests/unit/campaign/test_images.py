@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from tempfile import mkdtemp
 
 import numpy as np
@@ -304,6 +304,15 @@ def test_a_folder_that_is_not_there_is_told(empty: Ledger, photos: Path) -> None
 
 
 # Finding
+
+
+def test_images_are_located_by_paths_as_windows_writes_them(empty: Ledger, tmp_path: Path) -> None:
+    put(tmp_path / "photos", {"left/a.bmp": shade(1)})
+    index(empty, tmp_path / "photos")
+    (row,) = list_images(empty)
+    assert row.path == "left/a.bmp"
+    for name in ("left/a.bmp", "left\\a.bmp", PureWindowsPath("left", "a.bmp")):
+        assert locate(empty, name) == row
 
 
 def test_images_are_located_by_key_by_path_and_by_whole_path(

@@ -11,6 +11,7 @@ from PIL import Image
 from tailwise.errors import BadFile, BadInput
 from tailwise.pool.folder import test_counts as counts_to_test
 from tailwise.pool.images import Pool
+from tailwise.pool.listing import list_images
 from tailwise.pool.registry import load_pool
 from tailwise.pool.tree import Files
 
@@ -177,6 +178,17 @@ def test_a_csv_gives_labels_and_splits(pets: Path, bom: str) -> None:
         pool = load_pool("folder", place, size=4)
         assert pool.train.class_names == ("b", "big, soft")
         assert names(pool) == (["1:3", "0:100"], ["0:1"])
+
+
+def test_a_csv_that_was_written_on_windows_names_the_same_files(tmp_path: Path) -> None:
+    for name in ("in/a.png", "in/b.png", "out/c.png", "out/d.png"):
+        save(tmp_path / name)
+    listed = [
+        list_images(write_csv(tmp_path, f"path,label\nin{slash}a.png,x\nout{slash}.{slash}c.png,y\n")).entries
+        for slash in ("/", "\\")
+    ]
+    assert [entry.name for entry in listed[0]] == ["in/a.png", "out/c.png"]
+    assert listed[0] == listed[1]
 
 
 def test_a_csv_without_splits_is_split_by_chance(pets: Path) -> None:

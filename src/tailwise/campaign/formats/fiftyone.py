@@ -72,7 +72,7 @@ class FiftyOne:
 
 
 def _write(path: Path, classes: Sequence[str], labels: Mapping[str, object]) -> None:
-    path.write_text(json.dumps({"classes": classes, "labels": labels}, ensure_ascii=False), encoding="utf-8")
+    path.write_bytes(json.dumps({"classes": classes, "labels": labels}, ensure_ascii=False).encode())
 
 
 def _likeliest(proba: Mapping[str, float], numbers: Mapping[str, int]) -> dict[str, object]:

@@ -66,7 +66,7 @@ class LabelStudio:
         groups = by_image(kept)
         tasks = [_task(group, source(group[0]), other) for group in groups]
         with fresh_folder(out) as folder:
-            (folder / TASKS).write_text(json.dumps(tasks, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            (folder / TASKS).write_bytes((json.dumps(tasks, indent=1, ensure_ascii=False) + "\n").encode())
             (folder / CONFIG).write_bytes(label_config(names))
             about = ClassesFile(self.name, names, len(kept), files=(TASKS, CONFIG))
             (folder / classes_file.NAME).write_bytes(about.encoded())
