@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from ..balance.measure import l1_score
 from ..campaign.wording import many
-from .show import BAR, MOST_CLASSES, MOST_NOTES, bar, certificate, frameless, plain
+from .show import BAR, MOST_CLASSES, MOST_NOTES, bar, certificate, frameless, plain, shell_line
 
 if TYPE_CHECKING:
     from ..campaign.advice import Advice
@@ -364,10 +363,10 @@ def show_advice(advice: Advice, folder: Path) -> None:
 def command(verb: str, folder: Path, *rest: str) -> str:
     """A command line that can be pasted.
 
-    >>> command("label", Path("my birds"))
-    "tailwise label 'my birds'"
+    >>> command("label", Path("birds"))
+    'tailwise label birds'
     """
-    return shlex.join(["tailwise", verb, str(folder), *rest])
+    return shell_line("tailwise", verb, str(folder), *rest)
 
 
 def nearer(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ..scale.inference import DTYPES, LOCAL, Plan, Predicted, plan_pool, predict
 from .campaign_progress import progress_shown
 from .commands import Form
 from .outcome import WrongUsage
-from .show import plain
+from .show import plain, shell_line
 
 MOST_BAD = 5  # images that are named in the summary; all are in the shards' JSON
 USUAL_BUDGET = 1000
@@ -97,7 +96,7 @@ def _show_done(done: Predicted, asked: Asked) -> None:
     shards = f"{_counted(len(done.shards), 'shard')}{f', {there:,} of them done before' if there else ''}"
     console.print(f"[bold]{rows:,} images × {done.manifest.classes:,} classes[/] in {shards}; {done.seconds:,.1f} s")
     _show_bad(_bad(done), console)
-    out, budget = shlex.quote(str(asked.out)), min(USUAL_BUDGET, max(1, rows // 10))
+    out, budget = shell_line(str(asked.out)), min(USUAL_BUDGET, max(1, rows // 10))
     console.print(f"Next: tailwise select {plain(out)} --budget {budget}", soft_wrap=True)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import shlex
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -223,3 +226,12 @@ def frameless() -> Table:
 def plain(text: str) -> str:
     """The user's own words, safe to print: no markup, no control characters."""
     return escape(printable(text))
+
+
+def shell_line(*words: str) -> str:
+    """Words as they are typed in the shell of this system.
+
+    >>> shell_line("tailwise", "label", "birds")
+    'tailwise label birds'
+    """
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 import tailwise
-from tailwise.cli.show import bar, certificate, class_table, percent, plain, shown_classes
+from tailwise.cli.show import bar, certificate, class_table, percent, plain, shell_line, shown_classes
 
 
 @pytest.fixture
@@ -63,3 +64,13 @@ def test_markup_and_control_characters_of_the_user_are_shown_as_they_are() -> No
     with console.capture() as captured:
         console.print(plain("a[red]b\x1b[2J.csv"))
     assert captured.get() == "a[red]b\\x1b[2J.csv\n"
+
+
+@pytest.mark.parametrize(
+    ("system", "line"), [("posix", "tailwise label 'my birds'"), ("nt", 'tailwise label "my birds"')]
+)
+def test_a_command_is_quoted_for_the_shell_of_the_system(
+    monkeypatch: pytest.MonkeyPatch, system: str, line: str
+) -> None:
+    monkeypatch.setattr("tailwise.cli.show.os", SimpleNamespace(name=system))
+    assert shell_line("tailwise", "label", "my birds") == line
