@@ -32,6 +32,7 @@ NPY_VALUES = (
     ("shape", r"\(([\d\s,]*)\)"),
 )
 NPY_RECORD = re.compile(r"\(\s*'([^']*)'")  # the name of a field
+_CAN_OPEN_FOLDERS = hasattr(os, "O_DIRECTORY")
 NAMES_LOOKED_AT = 1_000  # of a folder: one of a million images would take a minute to go through
 
 
@@ -164,8 +165,13 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> np.ndarray:
 
 
 def sync(path: Path) -> None:
-    """Have the disk hold a file, or the names in a folder, which makes a rename durable."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Have the disk hold a file, or the names in a folder, which makes a rename durable.
+
+    Windows has no such call for folders, and syncs only files that are open for writing.
+    """
+    if path.is_dir() and not _CAN_OPEN_FOLDERS:
+        return
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

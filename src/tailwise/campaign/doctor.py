@@ -387,13 +387,13 @@ FIXES: dict[str, Callable[[Ledger], None]] = {
 
 
 def _feature_faults(ledger: Ledger) -> list[tuple[Path, str]]:
-    folders = sorted(path for path in (ledger.folder / FEATURES).glob("*") if path.is_dir())
+    folders = sorted(path for path in (ledger.files / FEATURES).glob("*") if path.is_dir())
     return [fault for folder in folders for fault in shard_faults(folder)]
 
 
 def _orphans(ledger: Ledger) -> list[Path]:
     known = {row.version for row in list_models(ledger)}
-    return sorted(path for path in (ledger.folder / MODELS).glob("*") if path.is_dir() and path.name not in known)
+    return sorted(path for path in (ledger.files / MODELS).glob("*") if path.is_dir() and path.name not in known)
 
 
 def _leftovers(ledger: Ledger) -> list[Path]:

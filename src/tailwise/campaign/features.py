@@ -145,7 +145,7 @@ def embed(
     """
     extractor = find_extractor(backbone)
     files = _files(ledger, ids)
-    folder = ledger.folder / FOLDER / extractor.folder
+    folder = ledger.files / FOLDER / extractor.folder
     keys = [file.key for file in files]
     kept = folder if keep and not ledger.read_only else None
     features, found = FeatureCache.open(folder, clean=kept is not None).find_all(keys)

@@ -59,8 +59,9 @@ class Ledger:
     'hello'
     """
 
-    def __init__(self, folder: Path, lock: WriterLock | None) -> None:
+    def __init__(self, folder: Path, lock: WriterLock | None, files: Path | None = None) -> None:
         self.folder = folder
+        self.files = folder if files is None else files  # features and models
         self._lock = lock
         self._writer: sqlite3.Connection | None = None
         self._writing_thread = 0
@@ -91,16 +92,17 @@ class Ledger:
     @classmethod
     def open(
         cls, folder: str | Path, *, read_only: bool = False, purpose: str = PURPOSE, wait: float = BUSY_SECONDS,
-        steps: Sequence[Step] | None = None,
+        steps: Sequence[Step] | None = None, files: Path | None = None,
     ) -> Ledger:  # fmt: skip
         """Open a campaign's ledger; for writing it is brought to the newest schema first.
 
-        `wait` is how many seconds another writer is waited for; `steps` are the migrations, ours if not given.
+        `wait` is how many seconds another writer is waited for; `steps` are the migrations, ours if not given; `files`
+        is the folder of features and models, if it is another one.
         """
         home = _home(folder)
         if not (home / LEDGER_FILE).is_file():
             raise BadFile(f"no campaign in {home}; make one with `tailwise init`, or name its folder")
-        ledger = cls(home, None if read_only else take_lock(home, purpose, wait))
+        ledger = cls(home, None if read_only else take_lock(home, purpose, wait), files)
         try:
             ledger._begin(read_steps() if steps is None else steps)
         except BaseException:

@@ -191,7 +191,7 @@ def model_folder(ledger: Ledger, version: str) -> Path:
     """Where the files of a model are."""
     if "/" in version or "\\" in version or version.startswith("."):
         raise BadInput(f"{version!r} cannot be the version of a model")
-    return ledger.folder / FOLDER / version
+    return ledger.files / FOLDER / version
 
 
 def new_version(number: int) -> str:

@@ -41,7 +41,7 @@ def remove_left_behind(home: Path) -> None:
     for folder in home.glob(f"{PREFIX}*"):
         with suppress(OSError):  # somebody else's, gone meanwhile, or held
             facts = folder.lstat()
-            if facts.st_uid == os.getuid() and time.time() - facts.st_mtime > LEFT_ALONE and not folder.is_symlink():
+            if _is_mine(facts) and time.time() - facts.st_mtime > LEFT_ALONE and not folder.is_symlink():
                 _remove_unless_held(folder)
 
 
@@ -52,7 +52,11 @@ def _remove_unless_held(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _is_mine(facts: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or facts.st_uid == os.getuid()  # on Windows, all of the user's temporary folder
+
+
 def _home() -> Path:
-    """The usual place, where it leaves room for the names of sockets."""
+    """The usual place, where it leaves room for the names of sockets, which Ray has not on Windows."""
     usual = Path(tempfile.gettempdir())
-    return usual if len(os.fsencode(usual)) <= LONGEST else Path("/tmp")
+    return usual if os.name == "nt" or len(os.fsencode(usual)) <= LONGEST else Path("/tmp")

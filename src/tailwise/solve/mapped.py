@@ -42,7 +42,7 @@ class MappedFile:
 
     def rows(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
         """Contiguous rows, read and not mapped: a page that is brought in costs more than its bytes copied."""
-        if self._order == "F" or start >= stop:
+        if self._order == "F" or start >= stop or not hasattr(os, "preadv"):  # Windows and older macOS read the map
             return self.array[start:stop]
         shape = (stop - start, self.array.shape[1])
         rows: Any = np.empty(shape, self.array.dtype) if room is None else room.array(shape, self.array.dtype)

@@ -96,11 +96,18 @@ class SpooledMatrix(FileMatrix):
             rest = memoryview(np.ascontiguousarray(block, self.dtype).reshape(-1).view(np.uint8).data)
             while rest:
                 try:
-                    written = os.pwrite(file, rest, at)  # not through the map: there, a full disk ends the process
+                    written = self._write_at(file, rest, at)  # not by the map: there, a full disk ends the process
                 except OSError as error:
                     raise no_room(self, error.strerror or str(error)) from error
                 at, rest = at + written, rest[written:]
         assert at == end, "a source must give all rows of a part"
+
+    def _write_at(self, file: int, content: memoryview, place: int) -> int:
+        if hasattr(os, "pwrite"):
+            return os.pwrite(file, content, place)
+        with self._lock:  # Windows: all threads share one position
+            os.lseek(file, place, os.SEEK_SET)
+            return os.write(file, content)
 
     def _descriptor(self) -> int:
         with self._lock:

@@ -78,7 +78,7 @@ class TopK:
         """Map a folder that `save` wrote."""
         folder = with_home(folder)
         try:
-            count = int(json.loads((folder / DESCRIPTION).read_text())["classes"])
+            count = int(json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["classes"])
             values, classes = (read_npy(folder / name, mapped=True) for name in (VALUES, CLASSES))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise BadFile(f"{folder} cannot be read as a sparse softmax: {error}") from error

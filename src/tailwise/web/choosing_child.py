@@ -31,7 +31,8 @@ def main() -> None:
     """Do the task that the parent gives."""
     task = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.nice(NICE)
+    if hasattr(os, "nice"):  # Windows has no such call
+        os.nice(NICE)
     try:
         say({"result": do(task)})
     except TailwiseError as error:
@@ -39,9 +40,12 @@ def main() -> None:
 
 
 def do(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Choose a round where one is asked for, then ask the model about all images."""
+    """Choose a round where one is asked for, then ask the model about all images.
+
+    The copy of the ledger is in a folder of the campaign, whose features and models it shares.
+    """
     folder = Path(task["folder"])
-    with Ledger.open(folder, purpose=PURPOSE) as ledger:
+    with Ledger.open(folder, purpose=PURPOSE, files=folder.parent) as ledger:
         number = None
         if task["choose"] is not None:
             proposal = next_round(ledger, **task["choose"], report=_progress)

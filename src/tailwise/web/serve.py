@@ -181,7 +181,10 @@ def _bound(host: str, port: int) -> socket.socket | None:
     # Named TCP: only then does asyncio send small answers at once, instead of 40 ms later (Nagle's algorithm).
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a server that has just stopped
+        if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # Windows, where SO_REUSEADDR lets two servers share a port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:  # the port of a server that has just stopped can be used again
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         # Listening shows whether another has the port: two may bind it.
         listener.listen(128)

@@ -111,14 +111,23 @@ def test_the_copy_is_removed_and_the_campaigns_files_are_not(campaign: Campaign)
     (campaign.folder / "features").mkdir(exist_ok=True)
     (campaign.folder / "features" / "kept").write_text("x")
     with workshop(campaign.ledger) as folder:
-        assert (folder / "features" / "kept").read_text() == "x"
+        assert folder.parent == campaign.folder  # whose features and models the child uses
+        assert folder.is_dir()
     assert not folder.exists()
     assert (campaign.folder / "features" / "kept").read_text() == "x"
+
+
+def test_a_child_trains_into_the_campaigns_own_folders_without_links(campaign: Campaign) -> None:
+    chosen_in(campaign)
+    made = [path for path in campaign.folder.rglob("*.safetensors") if not path.is_symlink()]
+    assert {path.relative_to(campaign.folder).parts[0] for path in made} >= {"models"}
+    assert not any(path.is_symlink() for path in campaign.folder.rglob("*"))
 
 
 def test_what_a_killed_server_left_is_removed_without_the_campaigns_files(campaign: Campaign) -> None:
     entered = workshop(campaign.ledger)
     folder = entered.__enter__()
+    (campaign.folder / "models").mkdir(exist_ok=True)
     (campaign.folder / "models" / "kept").write_text("x")
     assert remove_left_over(campaign.ledger) == 1
     assert not folder.exists()
