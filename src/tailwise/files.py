@@ -1,16 +1,19 @@
-"""Files that are whole or absent: written beside, synced and renamed.
+"""Opening and writing files safely.
 
-A crash at any moment leaves the old file or the new one, never half of one.
+Files are written under a temporary name, synced and renamed: a crash leaves the old file or the new one, never half of
+one. Files of users are opened only where they are regular files, without ever waiting for a pipe.
 """
 
 from __future__ import annotations
 
 import csv
 import difflib
+import errno
 import io
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -69,6 +72,52 @@ def with_home(path: str | os.PathLike[str]) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         return Path(path)
+
+
+def open_regular(path: str | Path) -> io.BufferedReader:
+    """Open a regular file for reading; a folder, pipe, socket or device raises an OSError at once.
+
+    A plain `open` of a pipe waits for a writer, perhaps for ever. Links are followed.
+    """
+    # The flags exist on some systems only. Nothing but a pipe or a device heeds O_NONBLOCK.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except PermissionError:
+        if Path(path).is_dir():  # Windows says "permission denied" of a folder
+            raise _folder_error(path) from None
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):  # Linux and macOS of a socket
+            raise _kind_error(path, "a socket") from error
+        raise
+    try:
+        _check_regular(path, os.fstat(descriptor).st_mode)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: str | Path) -> bytes:
+    """The bytes of a regular file; see `open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def _check_regular(path: str | Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise _folder_error(path)
+    if not stat.S_ISREG(mode):
+        raise _kind_error(path, "a named pipe" if stat.S_ISFIFO(mode) else "a device")
+
+
+def _folder_error(path: str | Path) -> OSError:
+    return IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
+
+
+def _kind_error(path: str | Path, kind: str) -> OSError:
+    return OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
 
 
 def no_file(path: str | Path) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tailwise.errors import BadFile
-from tailwise.files import no_file, write_whole
+from tailwise.files import no_file, open_regular, read_regular, write_whole
 
 
 def test_a_name_that_is_too_long_is_told_as_such(tmp_path: Path) -> None:
@@ -36,3 +40,53 @@ def test_a_folder_of_very_many_files_is_not_gone_through(tmp_path: Path, monkeyp
     (tmp_path / "proba.npy").touch()
     monkeypatch.setattr("tailwise.files.NAMES_LOOKED_AT", 0)
     assert no_file(tmp_path / "prob.npy").endswith("prob.npy; check the path")
+
+
+def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
+    content = bytes(range(256)) + b"\r\n\x1a" + bytes(100_000)  # what Windows would translate in text mode
+    (tmp_path / "file").write_bytes(content)
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for name in ("file", "link"):
+        assert read_regular(tmp_path / name) == content
+        with open_regular(tmp_path / name) as file:
+            assert file.seekable()
+            assert not os.get_inheritable(file.fileno())
+
+
+def test_a_folder_and_a_missing_file_are_named_as_such(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="it is a folder, not a file"):
+        open_regular(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "none")
+
+
+OPEN = """
+import sys
+from tailwise.files import open_regular
+try:
+    open_regular(sys.argv[1])
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_a_socket_and_a_device_are_rejected_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.chdir(tmp_path)  # the path of a socket may not be long
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+        for path, says in (("pipe", "a named pipe"), ("socket", "a socket"), (os.devnull, "a device")):
+            done = subprocess.run(  # in a child with a timeout: a plain open of a pipe never returns
+                [sys.executable, "-c", OPEN, path], capture_output=True, text=True, check=True, timeout=60
+            )
+            assert done.stdout.strip() == f"it is {says}, not a regular file"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no list of open files")
+def test_a_rejected_file_leaves_no_open_descriptor(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        with pytest.raises(OSError, match="not a"):
+            open_regular(tmp_path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -6,7 +6,6 @@ Kept by the checksum of the bytes, so that a moved image is known. Images that c
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from threading import Lock
 import numpy as np
 
 from ..errors import BadFile, BadInput
+from ..files import open_regular
 from ..learn.feature_cache import FeatureCache, Features
 from ..learn.head import one_thread
 from ..pool.decode import fault, read_pixels
@@ -260,17 +260,19 @@ def _features_of(extractor: Extractor, files: list[_File]) -> tuple[list[_File],
 
 def _pixels(file: _File, side: int) -> InputArray:
     try:
-        content = real_path(file.root, file.path).read_bytes()
+        with open_regular(real_path(file.root, file.path)) as opened:  # not read as a whole: it may be huge
+            if hashlib.file_digest(opened, "sha256").hexdigest() != file.sha256:
+                raise BadFile(CHANGED)
+            opened.seek(0)
+            try:
+                return read_pixels(opened, side, file.path)
+            except BadFile as error:
+                opened.seek(0)
+                raise BadFile(fault(opened, decode=True) or str(error)) from error
     except FileNotFoundError as error:
         raise BadFile(MISSING) from error
     except OSError as error:
         raise BadFile(f"it cannot be read ({error.strerror or error})") from error
-    if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise BadFile(CHANGED)
-    try:
-        return read_pixels(io.BytesIO(content), side, file.path)
-    except BadFile as error:
-        raise BadFile(fault(io.BytesIO(content), decode=True) or str(error)) from error
 
 
 def _check_roots(files: Sequence[_File], home: Path) -> None:

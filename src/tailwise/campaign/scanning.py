@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import BadFile
+from ..files import open_regular
 from ..pool.decode import read_header
 from .ledger import LEDGER_FILE
 
@@ -82,7 +83,7 @@ def examine(root: Path, found: Found) -> Examined:
         return Examined(found.path, found.stamp, trouble=found.trouble)
     sha256 = None
     try:
-        with (root / found.path).open("rb") as file:
+        with open_regular(root / found.path) as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             stamp = _stamp(os.fstat(file.fileno()))
             file.seek(0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..errors import BadFile, BadInput
-from ..files import write_whole
+from ..files import read_regular, write_whole
 from ..pool.images import InputArray, Inputs
 from ..types import FloatArray, IntArray, Progress, unheard
 from .base import Model, check_labels, learner, make_learner
@@ -64,7 +64,7 @@ class Backbone:
     def key(self) -> str:
         """Names what the features depend on; the weights by their content."""
         try:
-            weights = hashlib.sha256(Path(self.weights).read_bytes()).hexdigest() if self.weights else ""
+            weights = hashlib.sha256(read_regular(self.weights)).hexdigest() if self.weights else ""
         except OSError as error:
             raise BadFile(f"cannot read the weights {self.weights}: {error.strerror or error}") from error
         described = json.dumps(asdict(self) | {"weights": weights}, sort_keys=True)

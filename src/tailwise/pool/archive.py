@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ..errors import BadFile
+from ..files import open_regular
 
 if TYPE_CHECKING:
     from tarfile import TarFile, TarInfo
@@ -125,7 +126,8 @@ def _tar_members(archive: Path, limits: Limits) -> Iterator[Iterator[Member]]:
     # Read as a stream, through a meter: headers and members that are skipped count too.
     allowed = limits.bytes + limits.members * 2 * tarfile.BLOCKSIZE
     with (
-        gzip.open(archive, "rb") as unzipped,
+        open_regular(archive) as packed,
+        gzip.open(packed, "rb") as unzipped,
         tarfile.open(fileobj=_Metered(unzipped.read, allowed, archive), mode="r|") as tar,
     ):
         yield (_tar_member(tar, info, archive) for info in tar)
@@ -145,7 +147,7 @@ def _tar_member(tar: TarFile, info: TarInfo, archive: Path) -> Member:
 def _zip_members(archive: Path, _limits: Limits) -> Iterator[Iterator[Member]]:
     import zipfile
 
-    with zipfile.ZipFile(archive) as file:
+    with open_regular(archive) as packed, zipfile.ZipFile(packed) as file:
         yield (_zip_member(file, info, archive) for info in file.infolist())
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadFile
+from ..files import open_regular
 from ..types import IntArray, Progress, unheard
 from .archive import Limits, open_members
 from .fetch import Source, cache_folder, fetch
@@ -158,7 +159,7 @@ def _from_folder(layout: Layout, folder: Path, wanted: set[str]) -> Iterator[tup
     for file in sorted(wanted):
         if (folder / file).exists():
             try:
-                with (folder / file).open("rb") as stream:
+                with open_regular(folder / file) as stream:
                     yield file, stream.read(layout.bytes_of(file) + 1)  # one more shows that it is too long
             except OSError as error:
                 raise BadFile(f"cannot read {folder / file}: {error.strerror}") from error

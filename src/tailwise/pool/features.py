@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadFile, BadInput, MissingExtra
+from ..files import open_regular
 from ..types import BoolArray, FloatArray, IntArray
 from .images import LabelledImages, Pool
 from .registry import POOLS
@@ -95,7 +96,7 @@ def _read_numpy(path: Path) -> dict[str, NDArray[Any]]:
     from zlib import error as zlib_error
 
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 return {path.stem: loaded}
@@ -143,7 +144,8 @@ def _read_parquet(path: Path) -> Arrays:
     except ImportError as error:
         raise MissingExtra.named("reading .parquet", "pyarrow", "tables") from error
     try:
-        table = parquet.read_table(path)
+        with open_regular(path):  # not a pipe, on which Arrow would wait
+            table = parquet.read_table(path)
         missing = [name for name in ("label", "split") if name not in table.column_names]
         if missing:
             raise BadFile(f"{path} has no column {missing[0]!r}; it must have label, split and the features")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadFile
+from ..files import open_regular
 from ..types import IntArray
 from .fetch import cache_folder
 from .images import InputArray, LabelledImages, Pool
@@ -58,7 +59,7 @@ def fashion_mnist(path: Path | None = None) -> Pool:
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """The array of an IDX file of unsigned bytes, which must be neither shorter nor longer than it says."""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        with open_regular(path) as packed, gzip.open(packed) if path.suffix == ".gz" else packed as file:
             magic, header = file.read(4), file.read(4 * dimensions)
             shape = tuple(int(size) for size in np.frombuffer(header, ">u4")) if len(header) % 4 == 0 else ()
             if magic != bytes((0, 0, UNSIGNED_BYTES, dimensions)) or len(shape) != dimensions:

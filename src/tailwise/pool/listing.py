@@ -10,9 +10,11 @@ import os
 import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 from ..errors import BadFile
+from ..files import open_regular
 from .images import BadImage
 
 CSV_NAME = "labels.csv"
@@ -140,7 +142,7 @@ def _from_csv(table: Path) -> Listing:
 def _rows(table: Path) -> list[Entry]:
     """The rows of a CSV with the columns path, label and perhaps split; others are passed over."""
     try:
-        with table.open(encoding="utf-8-sig", newline="") as file:
+        with TextIOWrapper(open_regular(table), encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             missing = {"path", "label"} - set(reader.fieldnames or ())
             if missing:

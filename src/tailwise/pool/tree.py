@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ..errors import BadFile
+from ..files import open_regular
 from ..processes import cores
 from ..types import IntArray
 from .decode import read_pixels
@@ -65,7 +66,7 @@ def open_below(root: Path, name: str) -> IO[bytes]:
     """Open a file below a folder or in a .zip for reading."""
     try:
         if root.is_dir():
-            return (root / name).open("rb")
+            return open_regular(root / name)
         return io.BytesIO(_unzipped(root, name))
     except OSError as error:
         raise BadFile(f"cannot read {root / name}: {error.strerror or error}; was it moved?") from error
@@ -118,6 +119,7 @@ def _zip(archive: Path, _process: int) -> tuple[ZipFile, Lock]:
     from zipfile import BadZipFile, ZipFile
 
     try:
-        return ZipFile(archive), Lock()
+        with open_regular(archive):  # not a pipe; a ZipFile closes only what it has opened itself
+            return ZipFile(archive), Lock()
     except (BadZipFile, OSError) as error:
         raise BadFile(f"{archive} cannot be read as a .zip: {error}") from error

@@ -16,6 +16,7 @@ from typing import Any
 from ..campaign.formats.parquet import need_arrow
 from ..campaign.scanning import real_path
 from ..errors import BadFile, BadInput
+from ..files import open_regular
 from .sources import BLOCK, Block, InputShard, Picture, Piece, digest, in_blocks, tables_of
 
 PATH_NAMES = ("path", "image", "file", "file_name", "filename", "image_path", "file_path")
@@ -133,7 +134,7 @@ def _opened(path: Path) -> Iterator[Any]:
     """A Parquet file; whatever is wrong with it, now or when it is read, is a BadFile."""
     arrow, parquet = need_arrow()
     try:
-        with parquet.ParquetFile(path) as file:
+        with open_regular(path), parquet.ParquetFile(path) as file:  # not a pipe, on which Arrow would wait
             yield file
     except (arrow.ArrowException, OSError) as error:
         raise BadFile(f"{path} cannot be read as Parquet: {error}; was it written to its end?") from error

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import BadFile
+from ..files import read_regular
 from ..pool.decode import fault, read_pixels
 from ..pool.images import BadImage, InputArray
 from ..types import FloatArray
@@ -102,6 +103,6 @@ def _pixels(picture: Picture, size: int) -> InputArray:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise BadFile(f"it cannot be read ({error.strerror or error})") from error

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from ..campaign.images import ImageRow, find_image, path_of
 from ..campaign.ledger import Ledger
 from ..errors import BadFile, TailwiseError
+from ..files import open_regular
 from ..pool.decode import read_page
 from .gate import Gate
 from .wire import SEAL_DIGITS
@@ -118,7 +119,7 @@ class Pictures:
         if seal not in (None, seal_of(image)):
             raise BadFile(f"asked for the image {key} with the bytes {seal}, but they have changed; load the page anew")
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()[:SEAL_DIGITS]
                 if seal not in (None, found):
                     raise BadFile(f"the file of the image {key} has changed; run `tailwise init` on the campaign again")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from ...errors import BadFile
+from ...files import open_regular
 from ...pool.tree import names_below
 from . import classes_file
 from .base import Record, Source
@@ -122,12 +123,17 @@ def copy_image(origin: Path, target: IO[bytes], record: Record) -> None:
     """Copy an image's bytes, and refuse others than those that the label speaks of."""
     digest = hashlib.sha256()
     try:
-        with origin.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                digest.update(chunk)
-                target.write(chunk)
+        opened = open_regular(origin)
     except FileNotFoundError as error:
         raise BadFile(f"the image {origin} is gone; put it back, or export to a table such as CSV") from error
+    except OSError as error:
+        raise BadFile(
+            f"cannot read the image {origin}: {error.strerror or error}; put it back, or export to a table such as CSV"
+        ) from error
+    with opened as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            target.write(chunk)
     if record.sha256 and digest.hexdigest() != record.sha256:
         raise BadFile(f"the image {origin} has changed since it was read; index the images again, then export")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ...errors import BadFile, BadInput
-from ...files import write_whole
+from ...files import open_regular, write_whole
 from ...pool.decode import FORMATS as IMAGE_FORMATS
 from .base import FORMATS, Kind, Loaded, Record, Source, all_classes, by_image, from_iso, to_iso
 from .single_file import check_file
@@ -135,7 +135,7 @@ def _size(origin: Path) -> tuple[str, str]:
     from PIL import Image
 
     try:
-        with Image.open(origin, formats=IMAGE_FORMATS) as image:
+        with open_regular(origin) as file, Image.open(file, formats=IMAGE_FORMATS) as image:
             width, height = image.size
             turned = image.getexif().get(ORIENTATION) in TURNED
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):

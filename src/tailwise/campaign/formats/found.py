@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import BadFile
+from ...files import open_regular
 from ...pool.listing import DROPPINGS
 from ...pool.tree import in_threads
 from .base import Kind, Record
@@ -102,7 +103,7 @@ def sha256_of(path: Path) -> str:
     """The hash of a file's bytes."""
     digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while chunk := file.read(CHUNK):
                 digest.update(chunk)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import BadFile, BadInput
+from ...files import open_regular
 
 HEAD = 4096
 
@@ -23,7 +24,7 @@ def check_file(out: Path, suffix: str, ours: bytes) -> None:
 def _head(path: Path) -> bytes:
     """The first bytes; none where there is no file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(HEAD)
     except FileNotFoundError:
         return b""

@@ -17,6 +17,7 @@ from zipfile import BadZipFile, ZipFile
 from zlib import error as ZlibError
 
 from ...errors import BadFile
+from ...files import open_regular, read_regular
 
 MOST_DEPTH = 64  # of XML; the files that we read have five levels
 MOST_MEMBER = 1 << 28  # bytes of one file in a .zip, which could otherwise unpack to anything
@@ -27,7 +28,7 @@ HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 def read_bytes(path: Path) -> bytes:
     """The bytes of a file."""
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise BadFile(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -111,7 +112,7 @@ def xml_of(content: bytes, name: str) -> Element:
 def opened_zip(path: Path) -> Iterator[ZipFile]:
     """An archive to read from; whatever is wrong in it becomes one kind of error."""
     try:
-        with ZipFile(path) as archive:
+        with open_regular(path) as file, ZipFile(file) as archive:
             yield archive
     except OSError as error:
         raise BadFile(f"cannot read {path}: {error.strerror or error}") from error
