@@ -1,6 +1,7 @@
 """Image files without trust: an open file in; square RGB pixels, a size or a JPEG for a page out, or why there is none.
 
-Pillow is loaded with the first image, and is given a fixed list of formats.
+Pillow is loaded with the first image, and is given a fixed list of formats. Images whose header asks for too many
+pixels or too much memory are rejected before they are decoded.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadFile
+from .decoding_memory import JPEG_KINDS, image_bytes, scan_bytes
+from .shrink import MODES_16_BIT, shrink
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,12 +25,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
 MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV"}
-MODES_16_BIT = {"I;16", "I;16L", "I;16B", "I;16N"}
-MOST_PIXELS = 89_478_485  # a quarter of a gigabyte as RGB; ours, whatever Pillow's global setting is
+MOST_PIXELS = 89_478_485  # Pillow's own limit; ours, whatever its global setting is
+MOST_JPEG_PIXELS = 2 * MOST_PIXELS  # large photos are JPEGs, which are decoded at a fraction of their size
+MOST_MEMORY = 512 << 20  # bytes to decode one image
 ENDS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}
 TAIL_BYTES = 4096  # some cameras pad their files with zeros
 ORIENTATION = 0x0112
-WHITE = (255, 255, 255, 255)
 QUALITY = 88  # of a JPEG for a page
 PNG_NOTES = {b"eXIf", b"tEXt", b"zTXt", b"iTXt"}  # the chunks that can hold an orientation
 
@@ -47,7 +50,7 @@ def read_pixels(file: IO[bytes], size: int, name: str) -> NDArray[np.uint8]:
     That is the shorter side scaled to `size` and a centre crop, without the long strip in between.
     """
     try:
-        with _opened(file) as image:
+        with _opened(file, 2 * size) as image:
             return _square(image, size)
     except MemoryError:
         raise
@@ -63,7 +66,7 @@ def fault(file: IO[bytes], *, decode: bool = False) -> str | None:
     try:
         with _opened(file) as image:
             if decode or not _has_its_end(file, image.format or ""):
-                image.load()
+                _load_to_check(image)
     except MemoryError:
         raise
     except Exception as error:  # whatever a decoder makes of damaged bytes
@@ -78,9 +81,9 @@ def read_header(file: IO[bytes]) -> Header:
     """
     try:
         with _opened(file) as image:
-            if not _has_its_end(file, image.format or "") or (image.format == "PNG" and _has_late_notes(file)):
-                image.load()
             width, height = image.size
+            if not _has_its_end(file, image.format or "") or (image.format == "PNG" and _has_late_notes(file)):
+                _load_to_check(image)
             orientation = _noted_orientation(image)
     except MemoryError:
         raise
@@ -92,7 +95,7 @@ def read_header(file: IO[bytes]) -> Header:
 def read_page(file: IO[bytes], longest: int, name: str) -> bytes:
     """An image for a browser: a JPEG without any metadata, upright, RGB, its longer side at most `longest` pixels."""
     try:
-        with _opened(file) as image:
+        with _opened(file, 2 * longest) as image:
             page = _fitted(image, longest)
     except MemoryError:
         raise
@@ -103,25 +106,63 @@ def read_page(file: IO[bytes], longest: int, name: str) -> bytes:
     return buffer.getvalue()
 
 
-def _opened(file: IO[bytes]) -> ImageFile:
-    """The header of an image, refused where it asks for too much."""
-    from PIL import Image, UnidentifiedImageError
+def _opened(file: IO[bytes], detail: int | None = None) -> ImageFile:
+    """The header of an image, rejected where it asks for too much.
 
+    With `detail`, a JPEG will be decoded at 1/2, 1/4 or 1/8 where that leaves so many pixels of its shorter side, or
+    where it would take too much memory otherwise.
+    """
     start = file.read(512)
     if not start:
         raise BadFile("the file is empty")
     file.seek(0)
-    try:
-        image = Image.open(file, formats=FORMATS)
-    except UnidentifiedImageError:
-        kind = " but text such as SVG or HTML" if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") else ""
-        raise BadFile(f"it is no {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image{kind}") from None
+    image = _identified(file, start)
     width, height = image.size
-    if width * height > MOST_PIXELS:
-        raise BadFile(f"it claims {width} × {height} pixels, more than the {MOST_PIXELS:,} allowed")
+    most = MOST_JPEG_PIXELS if image.format in JPEG_KINDS else MOST_PIXELS
+    if width * height > most:
+        raise BadFile(f"it claims {width} × {height} pixels, more than the {most:,} allowed")
     if image.mode not in MODES | MODES_16_BIT:
         raise BadFile(f"its pixels are of the kind {image.mode!r}, which has no agreed range; save it as 8-bit RGB")
+    scale, needed = _scale(image, file, detail)
+    if needed > MOST_MEMORY:
+        raise BadFile(
+            f"decoding its {width} × {height} pixels takes {needed >> 20:,} MB of memory, more than the "
+            f"{MOST_MEMORY >> 20:,} MB allowed; save it as a smaller image or as a baseline JPEG"
+        )
+    if detail is not None:
+        image.draft(None, (width // scale, height // scale))
     return image
+
+
+def _scale(image: ImageFile, file: IO[bytes], detail: int | None) -> tuple[int, int]:
+    """The divisor of an image's size at which to decode it, 1 but for a JPEG, and the bytes that this takes."""
+    if image.format not in JPEG_KINDS:
+        return 1, image_bytes(image)
+    scans, whole = scan_bytes(image, file), image_bytes(image)
+    scale = 8 if detail is None else 1
+    while scale < 8 and (min(image.size) // (2 * scale) >= (detail or 1) or scans + whole // scale**2 > MOST_MEMORY):
+        scale *= 2
+    return scale, scans + whole // scale**2
+
+
+def _identified(file: IO[bytes], start: bytes) -> ImageFile:
+    """What Pillow takes a file for; BadFile where it is none of our formats."""
+    from PIL import Image, UnidentifiedImageError
+    from PIL.JpegImagePlugin import jpeg_factory
+
+    try:
+        if start.startswith(b"\xff\xd8\xff"):  # Image.open would warn of a large photo
+            return jpeg_factory(file)
+        return Image.open(file, formats=FORMATS)
+    except (UnidentifiedImageError, SyntaxError, IndexError, TypeError, struct.error):
+        kind = " but text such as SVG or HTML" if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") else ""
+        raise BadFile(f"it is no {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image{kind}") from None
+
+
+def _load_to_check(image: ImageFile) -> None:
+    """Decode an image, a JPEG at 1/8: its bytes are all read, and its pixels are not wanted."""
+    image.draft(None, (1, 1))
+    image.load()
 
 
 def _reason(error: Exception) -> str:
@@ -151,23 +192,21 @@ def _has_its_end(file: IO[bytes], kind: str) -> bool:
 def _square(image: ImageFile, size: int) -> NDArray[np.uint8]:
     from PIL.Image import Resampling
 
-    image.draft(None, (2 * size, 2 * size))  # a JPEG decodes at 1/2, 1/4 or 1/8 where that leaves twice the detail
     image.load()
     width, height = image.size
     side = min(width, height)
     left, top = (width - side) / 2, (height - side) / 2
-    square = _to_rgb(image).resize((size, size), Resampling.BILINEAR, box=(left, top, left + side, top + side))
+    square = shrink(image, (size, size), Resampling.BILINEAR, (left, top, left + side, top + side))
     return np.asarray(_upright(square, _orientation(image)))
 
 
 def _fitted(image: ImageFile, longest: int) -> Image:
     from PIL.Image import Resampling
 
-    image.draft(None, (2 * longest, 2 * longest))
     image.load()
     scale = min(1.0, longest / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    page = _upright(_to_rgb(image).resize(size, Resampling.LANCZOS, reducing_gap=3.0), _orientation(image))
+    page = _upright(shrink(image, size, Resampling.LANCZOS, reducing_gap=3.0), _orientation(image))
     page.info.clear()  # Pillow would write a comment of the file into the new one
     return page
 
@@ -198,19 +237,6 @@ def _has_late_notes(file: IO[bytes]) -> bool:
         return True
     finally:
         file.seek(at)
-
-
-def _to_rgb(image: Image) -> Image:
-    from PIL import Image as pil
-
-    if image.mode in MODES_16_BIT:
-        deep = np.asarray(image).astype(np.uint32)
-        image = pil.fromarray(((deep + 128) // 257).astype(np.uint8))  # 65,535 is 255: Pillow would cut at 255
-    if not image.has_transparency_data:
-        return image.convert("RGB")
-    page = pil.new("RGBA", image.size, WHITE)  # what lies hidden under transparent pixels is arbitrary
-    page.alpha_composite(image.convert("RGBA"))
-    return page.convert("RGB")
 
 
 def _orientation(image: Image) -> int:

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ...errors import BadFile, BadInput
 from ...files import open_regular, write_whole
-from ...pool.decode import FORMATS as IMAGE_FORMATS
+from ...pool.decode import read_header
 from .base import FORMATS, Kind, Loaded, Record, Source, all_classes, by_image, from_iso, to_iso
 from .single_file import check_file
 from .table import share_of
@@ -22,8 +22,6 @@ from .untrusted import member, opened_zip, read_bytes, xml_of
 FILE = "annotations.xml"
 HEAD = b"<?xml version='1.0' encoding='utf-8'?>\n<!-- written by tailwise -->\n"
 UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-ORIENTATION = 0x0112
-TURNED = {5, 6, 7, 8}  # EXIF orientations of images that lie on their side
 BY_MACHINE = "auto"
 NO_SUBSET = "default"
 
@@ -132,15 +130,12 @@ def _writable(text: str) -> str:
 
 def _size(origin: Path) -> tuple[str, str]:
     """Width and height of the upright image, by its header; nothing where it cannot be read: its label still holds."""
-    from PIL import Image
-
     try:
-        with open_regular(origin) as file, Image.open(file, formats=IMAGE_FORMATS) as image:
-            width, height = image.size
-            turned = image.getexif().get(ORIENTATION) in TURNED
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
+        with open_regular(origin) as file:
+            header = read_header(file)
+    except (OSError, BadFile):
         return "", ""
-    return (str(height), str(width)) if turned else (str(width), str(height))
+    return str(header.width), str(header.height)
 
 
 def _machine_made(image: Element) -> list[str]:
