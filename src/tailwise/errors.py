@@ -5,6 +5,7 @@
     │   ├── BadProbabilities             rows that are no distributions; the message names them
     │   └── BadFile                      a file that is missing, damaged or of the wrong kind
     │       ├── LedgerFault              a campaign's own ledger: damaged, or on a disk that is full or read-only
+    │       │   └── LedgerReplaced       the ledger's file was deleted or replaced while the campaign was open
     │       └── OlderLedger              a campaign that an older Tailwise has written, opened for reading alone
     ├── PoolExhausted (ValueError)       more picks asked for than there are images
     ├── TargetUnreachable (ValueError)   a wish that no batch from this pool can meet
@@ -39,6 +40,10 @@ class BadFile(BadInput):
 
 class LedgerFault(BadFile):
     """A campaign's own ledger is damaged, or its disk is full or read-only: nobody's answer is wrong."""
+
+
+class LedgerReplaced(LedgerFault):
+    """The ledger's file was deleted or replaced while the campaign was open: nothing more is written."""
 
 
 class OlderLedger(BadFile):

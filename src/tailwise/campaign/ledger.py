@@ -16,16 +16,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, NewerLedger, OlderLedger
+from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, OlderLedger, TailwiseError
+from .identity import Identity
 from .locks import WriterLock, holder_of, take_lock
 from .migrating import (
     BUSY_SECONDS,
     Step,
     back_up,
     connect,
+    empty_log,
     is_ledger,
     keep_log,
     leave_log,
+    log_of,
     make_new,
     migrate,
     prepare_to_write,
@@ -70,6 +73,9 @@ class Ledger:
         self._mine = threading.local()  # .connection: the one that this thread is reading from
         self._process = os.getpid()
         self._closed = False
+        self._files: tuple[Identity, ...] = ()  # that the connections have open
+        self._replaced: Path | None = None  # the first of them that was found deleted or replaced
+        self._copy: Path | None = None  # of what was saved until then
 
     @classmethod
     def create(cls, folder: str | Path, *, purpose: str = PURPOSE, wait: float = BUSY_SECONDS) -> Ledger:
@@ -133,9 +139,11 @@ class Ledger:
         if outer is not None:
             yield outer
             return
-        with _told(self.folder):
+        with _told(self.folder), self._keeping_a_copy():
+            self._check_files()
             self._mine.connection = connection = self._reader()
             try:
+                self._check_files()  # it may have opened what has just taken the file's place
                 yield connection
             finally:
                 self._mine.connection = None
@@ -152,16 +160,19 @@ class Ledger:
             raise BadInput(f"the campaign {self.folder} was opened read-only; open it for writing")
         if self._reading_now() is not None:
             raise BadInput("asked to write inside a reading() block, which the commit would wait for; end it first")
-        with self._lock.turn, _told(self.folder):
+        with self._lock.turn, _told(self.folder), self._keeping_a_copy():
             inner = self._depth > 0
             begin, end, back = _INNER if inner else _OUTER
+            self._check_files()
             if not inner and self._writer.in_transaction:  # an interrupt fell between two lines of this function
                 self._writer.execute("ROLLBACK")
             self._writer.execute(begin)
             self._depth, self._writing_thread = self._depth + 1, threading.get_ident()
             try:
                 yield self._writer
+                self._check_files()
                 self._writer.execute(end)
+                self._check_files()  # what was committed to a file without a name is not saved
             except BaseException:
                 with suppress(sqlite3.OperationalError):  # a full disk has ended the transaction already
                     for statement in back:
@@ -180,12 +191,17 @@ class Ledger:
         if self._lock is None or self._writer is None:
             return False
         with self._lock.turn:
-            return keep_log(self._writer)
+            if not keep_log(self._writer):
+                return False
+            self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # now there is a log
+            log = Identity.of(log_of(self.path))
+            self._files = (*self._files[:1], *([log] if log else []))
+            return True
 
     def back_up(self, why: str = "asked") -> Path:
         """A whole copy in the folder's backups; gives its path."""
         self._check_open()
-        with _told(self.folder), self._reading_whole() as connection:
+        with _told(self.folder), self._keeping_a_copy(), self._reading_whole() as connection:
             return back_up(connection, self.folder / BACKUPS, why)
 
     def close(self) -> None:
@@ -198,8 +214,9 @@ class Ledger:
         while self._idle:
             self._idle.pop().close()
         if self._writer is not None:
-            with suppress(sqlite3.Error):  # a full disk, or somebody reads: the log is whole, and stays
-                leave_log(self._writer)
+            with suppress(sqlite3.Error, TailwiseError), self._keeping_a_copy():
+                self._check_files()  # a log beside another file is not ours to remove
+                leave_log(self._writer)  # with a full disk, or while somebody reads, the log is whole and stays
             self._writer.close()
         if self._lock is not None:
             self._lock.release()
@@ -218,11 +235,14 @@ class Ledger:
             if self._lock is not None:
                 with self._lock.turn:
                     self._writer = self._ready_writer(steps)
+            if not self._files:
+                self._remember_file()
             with self.reading() as connection:
                 self._check_schema(connection, steps[-1].number)
 
     def _ready_writer(self, steps: Sequence[Step]) -> sqlite3.Connection:
         newest = steps[-1].number
+        self._remember_file()
         writer = connect(self.path, "rw")
         try:
             writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # rolls back what a crash left half done
@@ -230,6 +250,7 @@ class Ledger:
             if schema_of(writer) < newest:
                 writer.close()
                 migrate(self.path, self.folder / BACKUPS, steps)
+                self._remember_file()
                 writer = connect(self.path, "rw")
             prepare_to_write(writer)
         except BaseException:
@@ -298,11 +319,60 @@ class Ledger:
     @contextmanager
     def _reading_whole(self) -> Iterator[sqlite3.Connection]:
         """A reader for a backup, which brings its own transactions."""
+        self._check_files()
         connection = connect(self.path, "ro")
         try:
+            self._check_files()
             yield connection
         finally:
             connection.close()
+
+    def _remember_file(self) -> None:
+        """Before a connection is opened; the first check that follows shows that it is this file."""
+        found = Identity.of(self.path.resolve())
+        self._files = (found,) if found else ()
+
+    def _check_files(self) -> None:
+        """That all is read from and written to the files that the paths lead to."""
+        if self._replaced is None:
+            try:
+                self._replaced = next((one.path for one in self._files if not one.holds()), None)
+            except OSError as error:
+                raise LedgerFault(f"cannot use {self.path}: {error.strerror or error}; check the disk") from error
+        if self._replaced is not None:
+            raise LedgerReplaced(self._replaced_text())
+
+    def _replaced_text(self) -> str:
+        copy = f"; what was saved until then is in {self._copy}" if self._copy else ""
+        return (
+            f"{self._replaced} was deleted or replaced while the campaign was open, so nothing more is written; "
+            f"put the right file there and open the campaign again{copy}"
+        )
+
+    @contextmanager
+    def _keeping_a_copy(self) -> Iterator[None]:
+        """Keep what the connections still have of a file that was deleted or replaced, and say where."""
+        try:
+            yield
+        except LedgerReplaced as error:
+            if self._copy is None:
+                self._copy = self._last_copy()
+            raise LedgerReplaced(self._replaced_text()) from error
+
+    def _last_copy(self) -> Path | None:
+        """A backup of the file that has lost its name, with its log; None where that cannot be, or not now."""
+        if self._lock is None or self._writer is None or not self._lock.turn.acquire(blocking=False):
+            return None  # who writes now will notice at its end
+        try:
+            if self._writer.in_transaction or not self.folder.is_dir():
+                return None
+            with suppress(sqlite3.Error):  # somebody reads: then the log stays beside the file that is there now
+                empty_log(self._writer)
+            return back_up(self._writer, self.folder / BACKUPS, "replaced")
+        except (sqlite3.Error, OSError):
+            return None
+        finally:
+            self._lock.turn.release()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -324,7 +394,8 @@ def _reading_from_now(connection: sqlite3.Connection) -> sqlite3.Connection:
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # from here on it sees one state
     except BaseException:
-        connection.execute("ROLLBACK")
+        with suppress(sqlite3.OperationalError):  # a fault of the disk has ended the transaction already
+            connection.execute("ROLLBACK")
         raise
     return connection
 
