@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response, Security
@@ -12,7 +13,7 @@ from fastapi.security import APIKeyHeader
 from starlette.exceptions import HTTPException
 
 from .. import __version__
-from ..errors import TailwiseError
+from ..errors import LedgerReplaced, TailwiseError
 from . import ml_backend, routes
 from .desk import CannotWrite, Desk
 from .guard import Guard
@@ -65,15 +66,25 @@ def _lifespan(campaign: Campaign, settings: WebSettings) -> Callable[[FastAPI], 
     return life
 
 
-async def _tailwise_error(_: Request, error: Exception) -> Response:
+async def _tailwise_error(request: Request, error: Exception) -> Response:
+    """What an error of the library is for who asked: without the paths of this machine, which the log has."""
     assert isinstance(error, TailwiseError)
+    desk: Desk = request.app.state.desk
+    if isinstance(error, LedgerReplaced):
+        desk.log_replaced(error)
+    refusal = _refusal(error)
+    headers = {"Retry-After": "1"} if refusal.status == 429 else None
+    return _response(replace(refusal, message=desk.public(refusal.message)), headers)
+
+
+def _refusal(error: TailwiseError) -> Refusal:
     if isinstance(error, AlreadyRunning | Unfinished):
-        return _response(Refusal(409, "unfinished" if isinstance(error, Unfinished) else "running", str(error)))
+        return Refusal(409, "unfinished" if isinstance(error, Unfinished) else "running", str(error))
     if isinstance(error, CannotWrite):
-        return _response(Refusal(500, "cannot_write", str(error)))
+        return Refusal(500, "cannot_write", str(error))
     if isinstance(error, TooManyPictures):
-        return _response(Refusal(429, "too_many", str(error)), {"Retry-After": "1"})
-    return _response(refusal_of(error))
+        return Refusal(429, "too_many", str(error))
+    return refusal_of(error)
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

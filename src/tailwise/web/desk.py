@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
+from ..campaign.images import list_folders
 from ..campaign.ledger import Ledger
 from ..campaign.matching import Matcher
-from ..errors import BadFile, TailwiseError
+from ..errors import BadFile, LedgerReplaced, TailwiseError
 from .gate import Gate
 from .jobs import Jobs
 from .label_control import Controls
+from .logs import get_log
 from .pictures import Pictures
+from .public_text import PublicText
 from .settings import WebSettings
 from .sight import Sight
 from .static_files import StaticFile, load
@@ -24,7 +26,7 @@ from .writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-log = logging.getLogger(__name__)
+log = get_log(__name__)
 
 READERS = 2
 
@@ -49,7 +51,9 @@ class Desk:
         self.tallies = Tallies()
         self.matcher: Remembered[Matcher] = Remembered(lambda ask: ask(Matcher))
         self.controls = Controls()
-        self.jobs = Jobs(ledger, self._writer)
+        self.public = PublicText(ledger.folder, list_folders(ledger).values())
+        self.jobs = Jobs(ledger, self._writer, self.public)
+        self._replaced = False  # whether the log says that the ledger's file was
 
     @property
     def sight(self) -> Sight:
@@ -68,12 +72,20 @@ class Desk:
         """Change something; returns when it is on the disk."""
         try:
             return await self._writer.write(lambda: deed(self.ledger))
+        except LedgerReplaced:  # for good, and logged once
+            raise
         except BadFile as error:  # a full disk, or one that is gone: not the fault of who asks
             log.exception("the ledger cannot be written")
             why = error.__cause__ or "its log says why"  # what SQLite says, without the path
             raise CannotWrite(
                 f"the ledger cannot be written now ({why}), and nothing was; free space where the server runs"
             ) from error
+
+    def log_replaced(self, error: LedgerReplaced) -> None:
+        """Write one line to the log, however many requests fail for it."""
+        if not self._replaced:
+            self._replaced = True
+            log.error("%s", error)
 
     def close(self) -> None:
         """Commit what was acknowledged or waits, end the threads and the job."""

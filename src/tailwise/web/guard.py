@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import BadInput
 from . import doors, strict_json
+from .logs import get_log
 from .refusal import Refusal
 from .settings import WebSettings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-log = logging.getLogger(__name__)
+log = get_log(__name__)
 
 LINGER_BYTES = 64 << 20
 LINGER_SECONDS = 3.0

@@ -5,10 +5,9 @@ So those who label never wait for a fit, and a job that runs out of memory takes
 
 from __future__ import annotations
 
-import logging
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +26,11 @@ from . import wire
 from .child import Child, JobFailed
 from .choosing_child import GUESSES
 from .guesses import Guessed, Guesses
+from .logs import get_log
 from .workshop import remove_left_over, workshop
 from .writer import Writer
 
-log = logging.getLogger(__name__)
+log = get_log(__name__)
 
 BROKEN = "something failed inside the server; its log says what"
 
@@ -46,11 +46,12 @@ class Unfinished(TailwiseError, ValueError):
 class Jobs:
     """The background of one server; a restart forgets a job that was running, and nothing of it is left."""
 
-    def __init__(self, ledger: Ledger, writer: Writer) -> None:
+    def __init__(self, ledger: Ledger, writer: Writer, public: Callable[[str], str] = str) -> None:
         remove_left_over(ledger)
         self.guesses = Guesses(self._guess_soon)
         self._ledger = ledger
         self._writer = writer
+        self._public = public  # what people are shown of a message
         self._state = wire.Job(state="idle")
         self._turn = threading.Lock()
         self._closed = False
@@ -83,7 +84,8 @@ class Jobs:
             opened = self._chosen(asked)
             self._state = wire.Job(state="done", share=1.0, what=f"round {opened.id} is open", round=opened.id)
         except (TailwiseError, OSError) as error:  # a full disk is no secret either
-            self._state = wire.Job(state="failed", what=self._state.what, error=str(error))
+            log.warning("choosing the next round failed: %s", error)
+            self._state = wire.Job(state="failed", what=self._state.what, error=self._public(str(error)))
         except Exception:
             log.exception("choosing the next round failed")
             self._state = wire.Job(state="failed", what=self._state.what, error=BROKEN)

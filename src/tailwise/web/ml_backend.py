@@ -6,7 +6,6 @@ Images are matched by path; nothing that a task names is ever fetched.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,10 +23,11 @@ from .desk import Desk
 from .guesses import Guessed
 from .jobs import AlreadyRunning, Unfinished, check_training
 from .label_control import Control
+from .logs import get_log
 from .routes import REFUSALS, WRITING, OurDesk
 from .tallies import Ask
 
-log = logging.getLogger(__name__)
+log = get_log(__name__)
 
 NO_MODEL = "untrained"
 PATIENCE = 60.0  # seconds that a prediction waits for the model's guesses; Label Studio waits 100
@@ -37,6 +37,7 @@ DELETED = frozenset({"ANNOTATION_DELETED", "ANNOTATIONS_DELETED"})
 TRAIN = "START_TRAINING"
 CHUNK = 500  # annotations of one transaction
 MOST_TOLD = 20
+LONGEST_TOLD = 500  # characters
 
 router = APIRouter(tags=["Label Studio ML backend"], responses=REFUSALS)
 pulse = APIRouter(tags=["Label Studio ML backend"], responses={status: REFUSALS[status] for status in (400, 403)})
@@ -89,13 +90,15 @@ async def _recorded(desk: Desk, asked: ml_wire.Webhook) -> ml_wire.Accepted:
     for start in range(0, len(heard.answers), CHUNK):
         part = heard.answers[start : start + CHUNK]
         refused += await desk.write(lambda ledger, part=part: record_annotations(ledger, part))  # type: ignore[misc]
-    return ml_wire.Accepted(accepted=len(heard.answers) - len(refused), left_out=_told([*heard.left_out, *refused]))
+    return ml_wire.Accepted(
+        accepted=len(heard.answers) - len(refused), left_out=_told(desk, [*heard.left_out, *refused])
+    )
 
 
 async def _taken_back(desk: Desk, asked: ml_wire.Webhook) -> ml_wire.Accepted:
     numbers = [one.get("id") for one in _annotations(asked)]
     left_out = await desk.write(lambda ledger: take_back(ledger, numbers))
-    return ml_wire.Accepted(taken_back=len(numbers) - len(left_out), left_out=_told(left_out))
+    return ml_wire.Accepted(taken_back=len(numbers) - len(left_out), left_out=_told(desk, left_out))
 
 
 async def _training(desk: Desk) -> str:
@@ -105,16 +108,16 @@ async def _training(desk: Desk) -> str:
         desk.jobs.start(wire.Next())
     except (Unfinished, AlreadyRunning, BadInput, PoolExhausted) as error:
         log.warning("Label Studio asked for training, which was not started: %s", error)
-        return f"not started: {error}"
+        return f"not started: {desk.public(str(error))}"
     return "started"
 
 
-def _told(left_out: Sequence[str]) -> list[str]:
+def _told(desk: Desk, left_out: Sequence[str]) -> list[str]:
     """What was left out, for the answer and for the log."""
     if left_out:
         log.warning("of Label Studio's annotations %d were left out: %s", len(left_out), "; ".join(left_out[:5]))
     more = [f"and {len(left_out) - MOST_TOLD + 1} more"] if len(left_out) > MOST_TOLD else []
-    return [*left_out[: MOST_TOLD - len(more)], *more]
+    return [*(desk.public(one[:LONGEST_TOLD]) for one in left_out[: MOST_TOLD - len(more)]), *more]
 
 
 def _config(project: object) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from ..errors import BadInput, LedgerBusy, LedgerFault, NewerLedger, TailwiseError, UnknownName
+from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, TailwiseError, UnknownName
 
 LONGEST_MESSAGE = 1000  # a message may quote what was asked, but is no echo of a megabyte
 
@@ -37,6 +37,8 @@ def refusal_of(error: TailwiseError) -> Refusal:
         return Refusal(409, "busy", message)
     if isinstance(error, NewerLedger):
         return Refusal(409, "newer_ledger", message)
+    if isinstance(error, LedgerReplaced):  # the page knows this code: it keeps its answers until the server is back
+        return Refusal(503, "ledger_replaced", message)
     if isinstance(error, LedgerFault):  # not the sender's mistake: whoever waits may send the same again
         return Refusal(500, "storage", message)
     if isinstance(error, BadInput):

@@ -21,6 +21,10 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     404: {"model": wire.Error, "description": "there is no such thing"},
     409: {"model": wire.Error, "description": "not possible now"},
     422: {"model": wire.Error, "description": "a value is missing, or out of bounds"},
+    503: {
+        "model": wire.Error,
+        "description": "the ledger was deleted or replaced; nothing is recorded until a restart",
+    },
 }
 WRITING: dict[int | str, dict[str, Any]] = {
     413: {"model": wire.Error, "description": "the body is too long"},
