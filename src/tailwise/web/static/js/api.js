@@ -19,6 +19,11 @@ export class Refused extends Error {
     return this.status >= 500 || this.status === 429 || this.status === 408 || this.code === 'busy';
   }
 
+  /** Whether the campaign's file was deleted or replaced: nothing is saved until the server is started again. */
+  get replaced() {
+    return this.code === 'ledger_replaced';
+  }
+
   /** Whether this page may not come in, by its token or its address. */
   get denied() {
     return this.status === 401 || this.status === 403;

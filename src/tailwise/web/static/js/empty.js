@@ -3,6 +3,7 @@ import { byId, counted, h, icon } from './dom.js';
 import { look } from './link.js';
 import { go } from './nav.js';
 import { nextRoundPanel } from './next_round.js';
+import { REPLACED, WHAT_TO_DO } from './save_status.js';
 import { liveClasses, store } from './state.js';
 import { shown } from './timeline.js';
 
@@ -12,7 +13,7 @@ import { shown } from './timeline.js';
 export function emptiness(state) {
   const { link, server, line, dry } = state;
   if (link === 'denied') return 'denied';
-  if (!server) return link === 'away' ? 'away' : 'starting';
+  if (!server) return link === 'away' || link === 'replaced' ? link : 'starting';
   if (shown(line)) return null;
   if (!server.images.usable) return 'no images';
   if (!liveClasses(state).length) return 'no classes';
@@ -20,7 +21,7 @@ export function emptiness(state) {
   if (server.round.complete) return 'complete';
   if (state.waiting || state.seen < state.saved) return 'soon';
   if (dry) return state.elsewhere && server.round.remaining <= state.elsewhere ? 'in another tab' : 'with others';
-  return link === 'away' ? 'away' : 'loading';
+  return link === 'away' || link === 'replaced' ? link : 'loading';
 }
 
 /** @param {string} symbol @param {string} title @param {(string|Node|null|false)[]} rest */
@@ -45,6 +46,7 @@ const MESSAGES = {
   starting: () => message('images', 'One moment …'),
   loading: () => message('images', 'Getting images …'),
   away: ({ trouble }) => message('away', 'The server does not answer', trouble, 'This page tries again by itself. If it was stopped, start it again with “tailwise label”.', retryButton()),
+  replaced: () => message('away', 'Nothing is saved now', REPLACED, WHAT_TO_DO, retryButton()),
   denied: ({ trouble }) => message('key', 'The token does not fit', trouble || 'The server was started with another token.', 'Open the link that “tailwise label” has printed, or paste it here. Answers that wait in this browser are kept.', tokenForm()),
   'no images': () => message('images', 'No images yet', 'This campaign has no image that can be shown.', 'Stop the server, add a folder with “tailwise init CAMPAIGN --images FOLDER”, and start it again with “tailwise label”. If the files are there, “tailwise doctor CAMPAIGN” says why none can be used.'),
   'no classes': () => message('images', 'No classes yet', 'Stop the server, add them with “tailwise classes CAMPAIGN --add NAME”, and start it again with “tailwise label”.'),

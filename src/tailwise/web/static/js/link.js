@@ -1,4 +1,4 @@
-/** The link to the server: up, away, or the token no longer fits; asks for the state again and again. */
+/** The link to the server: up, away, without its campaign's file, or the token no longer fits; asks for the state again and again. */
 import { Away, Refused, get } from './api.js';
 import { store } from './state.js';
 
@@ -14,8 +14,10 @@ let stale = false;
 /** Take a failure of a request in: what the person should know becomes state; faults of the page itself go on. @param {unknown} trouble */
 export function note(trouble) {
   if (trouble instanceof Away) store.set({ link: 'away' });
-  else if (trouble instanceof Refused) store.set(trouble.denied ? { link: 'denied', trouble: trouble.message } : { trouble: trouble.message });
-  else throw trouble;
+  else if (!(trouble instanceof Refused)) throw trouble;
+  else if (trouble.denied) store.set({ link: 'denied', trouble: trouble.message });
+  else if (trouble.replaced) store.set({ link: 'replaced', trouble: trouble.message });
+  else store.set({ trouble: trouble.message });
 }
 
 async function ask() {
@@ -26,7 +28,7 @@ async function ask() {
   } catch (trouble) {
     note(trouble);
     // A server that fails at this question cannot be worked with, whatever the reason.
-    if (trouble instanceof Refused && !trouble.denied) store.set({ link: 'away' });
+    if (trouble instanceof Refused && !trouble.denied && !trouble.replaced) store.set({ link: 'away' });
   }
 }
 
@@ -44,7 +46,7 @@ export function look() {
 function plan() {
   clearTimeout(timer);
   const { link, server, dry } = store.get();
-  const quick = link === 'away' || server?.job?.state === 'running';
+  const quick = link === 'away' || link === 'replaced' || server?.job?.state === 'running';
   timer = setTimeout(look, document.hidden ? HIDDEN : quick ? BUSY : dry ? WAITING : CALM);
 }
 

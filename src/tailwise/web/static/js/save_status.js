@@ -2,12 +2,16 @@
 import { byId, counted, h, icon } from './dom.js';
 import { store } from './state.js';
 
+export const REPLACED = 'The campaign file was replaced or deleted while the server was running.';
+export const WHAT_TO_DO = 'Ask the person who runs the server to put the file back and start “tailwise label” again. Your answers are sent then.';
+
 /** @param {import('./state.js').PageState} state @returns {{state: string, text: string, icon: string|null}} */
 export function statusOf({ waiting, saved, link, refusals }) {
   if (waiting && link !== 'up') return { state: 'kept', text: `${waiting} kept here`, icon: 'away' };
   if (waiting) return { state: 'saving', text: waiting > 1 ? `Saving ${waiting} …` : 'Saving …', icon: null };
   if (refusals.length) return { state: 'refused', text: `${refusals.length} refused`, icon: 'close' };
   if (link === 'away') return { state: 'away', text: 'Server away', icon: 'away' };
+  if (link === 'replaced') return { state: 'away', text: 'Not saving', icon: 'away' };
   return saved ? { state: 'saved', text: 'Saved', icon: 'check' } : { state: 'ready', text: 'Ready', icon: null };
 }
 
@@ -35,6 +39,7 @@ export function makeSaveStatus(acts) {
 
 /** @param {import('./state.js').PageState} state @param {{retry: () => void, forget: () => void}} acts */
 function bannerOf({ waiting, link, refusals, lasting, server }, acts) {
+  if (link === 'replaced' && server) return [icon('away'), h('span', {}, `${REPLACED} ${keptText(waiting, lasting)} ${WHAT_TO_DO}`)];
   if (link === 'away' && server) {
     const kept = waiting ? ` ${counted(waiting, 'answer is', 'answers are')} kept in this browser and sent when it is back.` : ' Your answers are safe.';
     return [icon('away'), h('span', {}, 'The server is away.', lasting ? `${kept} You can go on.` : ' Do not close this page: this browser keeps nothing.')];
@@ -48,4 +53,10 @@ function bannerOf({ waiting, link, refusals, lasting, server }, acts) {
     ];
   }
   return null;
+}
+
+/** @param {number} waiting @param {boolean} lasting */
+function keptText(waiting, lasting) {
+  if (!lasting) return 'Do not close this page: this browser keeps nothing.';
+  return waiting ? `Your answers are kept in this browser (${waiting}).` : 'Your answers are kept in this browser.';
 }

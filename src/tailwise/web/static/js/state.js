@@ -8,7 +8,7 @@ import { emptyTimeline } from './timeline.js';
  * @typedef {object} PageState
  * @property {string} annotator
  * @property {ServerState|null} server          what /api/state said last
- * @property {'starting'|'up'|'away'|'denied'} link
+ * @property {'starting'|'up'|'away'|'replaced'|'denied'} link
  * @property {string} trouble                    the server's own words, when it refuses
  * @property {import('./types.js').Timeline} line
  * @property {boolean} begun                     earlier answers are known: images may be asked for
