@@ -264,3 +264,76 @@ def test_an_answer_that_waited_is_not_given_to_other_bytes(page: Page, make_site
     page.wait_text("1 answer was refused", "#banner")
     page.wait_text("look again", "#banner")
     assert site.events() == []
+
+
+REFUSED_WHILE_TRYING_AGAIN = """
+const [{ openDisk }, { makeOutbox }] = await Promise.all([import('/static/js/disk.js'), import('/static/js/outbox.js')]);
+const disk = await openDisk(`test-${crypto.randomUUID()}`);
+const op = (key) => ({ type: 'answer', key, annotator: 'Ada', tab: 'a', image: key, kind: 'skip' });
+const refusal = (key) => ({ op: { ...op(key), seq: 1000 }, message: 'no' });
+await disk.refuse([refusal('first')]);
+if (values[0] === 'forget') await disk.refuse([refusal('unseen')]);
+// Another tab's answer is refused between any two steps of the one who tries again.
+let late = 0;
+const busy = new Proxy(disk, { get: (target, name) => async (...values) => {
+  const result = await target[name](...values);
+  if (late < 3 && name !== 'all') await disk.refuse([refusal(`late ${late++}`)]);
+  return result;
+} });
+const sent = [];
+const post = async (path, { answers }) => {
+  sent.push(...answers.map((one) => one.key));
+  return { results: answers.map(({ key }) => ({ key, saved: true })) };
+};
+let done;
+const quiet = new Promise((resolve) => { done = resolve; });
+const outbox = makeOutbox({ disk: busy, post, tab: 'a', saved: () => {}, refused: () => {}, changed: (n) => n || done() });
+await outbox[values[0]](...(values[0] === 'forget' ? [[refusal('first')]] : []));
+if (values[0] === 'retry') await quiet;
+const left = (await disk.refused()).map(({ op: { key } }) => key);
+return { sent, left, late };
+"""
+
+
+def test_a_refusal_that_arrives_while_others_are_tried_again_is_kept(page: Page, make_site: MakeSite) -> None:
+    page.open(make_site(images=1))
+    found = page.ask(REFUSED_WHILE_TRYING_AGAIN, "retry")
+    assert found["late"] > 0
+    assert sorted([*found["sent"], *found["left"]]) == ["first", *(f"late {n}" for n in range(found["late"]))]
+    assert "first" in found["sent"]
+
+
+def test_a_refusal_that_nobody_has_seen_is_not_discarded_with_others(page: Page, make_site: MakeSite) -> None:
+    page.open(make_site(images=1))
+    found = page.ask(REFUSED_WHILE_TRYING_AGAIN, "forget")
+    assert found["left"] == ["unseen", *(f"late {n}" for n in range(found["late"]))]
+
+
+def test_what_was_refused_is_sent_again_once_and_the_page_says_what_is_left(page: Page, make_site: MakeSite) -> None:
+    """Two answers are refused; one of them would be taken now, the other is refused again."""
+    site = make_site(images=4)
+    page.open(site)
+    page.until(lambda: open_images(page) >= 4, "the images are at hand")
+    page.run(
+        "const real = window.fetch; window.refusing = true;"
+        "window.fetch = async (path, options) => {"
+        "  if (!String(path).endsWith('/api/answers')) return real(path, options);"
+        "  const { answers, annotator } = JSON.parse(options.body);"
+        "  const bad = (one) => window.refusing || one.class_id === 3;"
+        "  const no = answers.filter(bad).map(({ key }) => ({ key, saved: false, error: { code: 'x', message: 'no' } }));"
+        "  const good = answers.filter((one) => !bad(one));"
+        "  const body = JSON.stringify({ annotator, answers: good });"
+        "  const yes = good.length ? (await (await real(path, { ...options, body })).json()).results : [];"
+        "  return new Response(JSON.stringify({ results: [...no, ...yes] }));"
+        "};"
+    )
+    first = page.answer("1")
+    page.answer("3")
+    page.wait_text("2 answers were refused", "#banner")
+    page.run("window.refusing = false")
+    page.click("#banner .link:first-of-type")
+    page.wait_text("1 answer was refused", "#banner")
+    assert site.labels() == {first: "cat"}
+    page.reload()
+    page.wait_text("1 answer was refused", "#banner")
+    assert len(site.events()) == 1

@@ -11,7 +11,8 @@
  * @property {(ops: Op[], tab: string) => Promise<void>} hand   give operations to another tab
  * @property {(refusals: Refusal[]) => Promise<void>} refuse    move operations to the refused ones, in one step
  * @property {() => Promise<Refusal[]>} refused
- * @property {() => Promise<void>} forget                forget all that was refused
+ * @property {(tab: string) => Promise<void>} requeue     move all that was refused back to the operations of a tab, in one step
+ * @property {(keys: Set<string>) => Promise<void>} forget      forget refused operations by their keys, and no others
  */
 
 /** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
@@ -71,7 +72,24 @@ function indexedDisk(database) {
         }),
       ),
     refused: () => read('refused'),
-    forget: () => write(['refused'], (t) => void t.objectStore('refused').clear()),
+    requeue: (tab) =>
+      write(['ops', 'refused'], (t) =>
+        eachRefused(t, ({ op: { seq, ...op } }, cursor) => {
+          t.objectStore('ops').add({ ...op, tab });
+          cursor.delete();
+        }),
+      ),
+    forget: (keys) => write(['refused'], (t) => eachRefused(t, ({ op }, cursor) => keys.has(op.key) && cursor.delete())),
+  };
+}
+
+/** Within its transaction, so that nothing can come in between. @param {IDBTransaction} transaction @param {(refusal: Refusal, cursor: IDBCursorWithValue) => void} work */
+function eachRefused(transaction, work) {
+  const request = transaction.objectStore('refused').openCursor();
+  request.onsuccess = () => {
+    if (!request.result) return;
+    work(request.result.value, request.result);
+    request.result.continue();
   };
 }
 
@@ -82,9 +100,11 @@ function memoryDisk() {
   /** @type {Refusal[]} */ let refused = [];
   /** @param {Op[]} gone */
   const without = (gone) => ops.filter((op) => !gone.some((other) => other.seq === op.seq));
+  /** @param {Op[]} more */
+  const add = (more) => more.forEach((op) => ops.push({ ...op, seq: ++last }));
   return {
     lasting: false,
-    add: async (more) => void more.forEach((op) => ops.push({ ...op, seq: ++last })),
+    add: async (more) => add(more),
     all: async () => [...ops],
     remove: async (gone) => void (ops = without(gone)),
     hand: async () => {},
@@ -93,6 +113,10 @@ function memoryDisk() {
       refused.push(...more);
     },
     refused: async () => [...refused],
-    forget: async () => void (refused = []),
+    requeue: async (tab) => {
+      add(refused.map(({ op }) => ({ ...op, tab })));
+      refused = [];
+    },
+    forget: async (keys) => void (refused = refused.filter(({ op }) => !keys.has(op.key))),
   };
 }

@@ -69,8 +69,8 @@ const filter = makeClassFilter(choose);
 makeStrip();
 makeCards();
 makeSaveStatus({
-  retry: () => void session.outbox.retry().then(() => store.set({ refusals: [] })),
-  forget: () => void session.outbox.forget().then(() => store.set({ refusals: [] })),
+  retry: () => void session.outbox.retry().then(session.showRefusals),
+  forget: () => void session.outbox.forget(store.get().refusals).then(session.showRefusals),
 });
 announceRounds();
 const help = makeHelp();

@@ -141,13 +141,12 @@ export function makeOutbox({ disk, post, tab, saved, refused, changed }) {
     strays: async () => (await disk.all()).some((op) => op.tab !== tab),
 
     refusals: () => disk.refused(),
-    forget: () => disk.forget(),
+    /** Forget what somebody has seen refused; what was refused since then stays. @param {Refusal[]} seen */
+    forget: (seen) => disk.forget(new Set(seen.map(({ op }) => op.key))),
 
     /** Offer all that was refused once more, under the same keys. */
     async retry() {
-      const ops = (await disk.refused()).map(({ op: { seq, ...rest } }) => ({ ...rest, tab }));
-      await disk.add(ops);
-      await disk.forget();
+      await disk.requeue(tab);
       void flush();
     },
   };

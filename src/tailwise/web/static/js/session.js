@@ -37,7 +37,10 @@ export async function startSession(campaign, alsoHeld) {
   const pending = async () => new Set((await outbox.waiting()).filter((op) => op.type === 'answer').map((op) => op.image));
   const lease = makeLease({ tabs, tab, pending, alsoHeld });
   const answering = makeAnswering(outbox, tab, tabs);
-  store.set({ lasting: disk.lasting, refusals: await outbox.refusals() });
+  /** As the disk has them: others may have been refused, or sent again, while this was asked. */
+  const showRefusals = async () => store.set({ refusals: await outbox.refusals() });
+  store.set({ lasting: disk.lasting });
+  await showRefusals();
 
   /** @param {string[]} images that another tab holds or has answered */
   function drop(images) {
@@ -70,7 +73,7 @@ export async function startSession(campaign, alsoHeld) {
   function refused(refusals) {
     const undone = refusals.filter(({ op }) => op.type === 'undo');
     for (const { message } of undone) toast(`Not undone: ${message}`, { tone: 'bad', lasts: 6_000 });
-    store.set({ refusals: [...store.get().refusals, ...refusals] });
+    void showRefusals();
   }
 
   /** @param {number} waiting @param {Error|null} trouble */
@@ -129,5 +132,5 @@ export async function startSession(campaign, alsoHeld) {
     while (store.get().waiting) await new Promise((resolve) => setTimeout(resolve, 40));
   };
 
-  return { answering, lease, resume, rename, quiet, outbox, tabs };
+  return { answering, lease, resume, rename, quiet, outbox, showRefusals, tabs };
 }
