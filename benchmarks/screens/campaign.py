@@ -115,7 +115,7 @@ def odd_class(line: Line, show: Show, annotator: str, seen: int) -> tuple[str, l
     """
     found = []
     for name, number in show.class_ids.items():
-        told = line.get("/api/grid", annotator=annotator, class_id=number, count=seen)["images"]
+        told = line.post("/api/grid", annotator=annotator, class_id=number, count=seen)["images"]
         keys = [image["key"] for image in told]
         line.post("/api/release", annotator=annotator, images=keys)
         odd = sum(show.kinds[key] != name for key in keys)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 from PIL import Image
 
 from tailwise.campaign.campaign import Campaign
-from tailwise.campaign.ledger import Ledger
+from tailwise.campaign.ledger import LEDGER_FILE, Ledger
 from tailwise.web.child import MODULE
 from tailwise.web.serve import Options
 from tailwise.web.workshop import PREFIX
@@ -107,7 +108,7 @@ def test_a_campaign_without_images_or_rounds_has_a_state(tmp_path: Path) -> None
         assert (state["round"], state["images"]) == (None, {"usable": 0})
         assert state["next"] == {"budget": 100, "left": 0, "skipped": 0}
         assert api.lease() == []
-        assert api.get("/api/grid", annotator="ada", class_id=1) == {"images": []}
+        assert api.post("/api/grid", annotator="ada", class_id=1) == {"images": []}
         assert api.get("/api/rounds") == {"items": []}
         assert api.get("/api/conflicts")["items"] == []
         api.post("/api/next")
@@ -158,14 +159,14 @@ def test_blind_people_see_no_guess(tmp_path: Path) -> None:
 
 def test_blind_people_get_no_images_sorted_by_what_the_model_thinks(tmp_path: Path) -> None:
     with serving_api(tmp_path, Options(port=0, blind=True), images=4, guessing=True) as api:
-        answer = api.client.get("/api/grid", params={"annotator": "ada", "class_id": 2})
+        answer = api.client.post("/api/grid", json={"annotator": "ada", "class_id": 2})
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "impossible")
         assert "labelled blind; label them one by one" in answer.json()["error"]["message"]
         assert api.rows("SELECT count(*) FROM lease") == [(0,)]
     other = tmp_path / "other"
     other.mkdir()
     with serving_api(other, images=4, guessing=True, settings={"blind": True}) as api:
-        assert api.client.get("/api/grid", params={"annotator": "ada", "class_id": 2}).status_code == 409
+        assert api.client.post("/api/grid", json={"annotator": "ada", "class_id": 2}).status_code == 409
 
 
 def test_overlap_asks_several_people(tmp_path: Path) -> None:
@@ -183,10 +184,34 @@ def test_the_overlap_option_is_kept_by_the_campaign(tmp_path: Path) -> None:
 
 
 def test_the_grid_gives_one_class_the_most_confident_first(api: Api) -> None:
-    images = api.get("/api/grid", annotator="ada", class_id=2, count=10)["images"]
+    images = api.post("/api/grid", annotator="ada", class_id=2, count=10)["images"]
     assert [one["prelabel"]["class_id"] for one in images] == [2, 2]
     assert images[0]["prelabel"]["confidence"] > images[1]["prelabel"]["confidence"]
     assert not set(api.lease("bob")) & {one["key"] for one in images}
+
+
+def test_nothing_that_is_only_asked_for_writes(api: Api) -> None:
+    """Links of other pages, previews and prefetches send GET and HEAD."""
+    first, second, *_ = api.lease("ada", 3)
+    api.answer(first, 1)
+    api.answer(first, 2, "bob")
+    paths: dict[str, Any] = api.get("/api/openapi.json")["paths"]
+    asked = [path.replace("{key}", second) for path, methods in paths.items() if "get" in methods]
+    assert len(asked) == 6
+    before = ledger_text(api.folder)
+    for path in [*asked, "/api/grid?annotator=ada&class_id=2", "/api/lease?annotator=ada", "/", "/static/js/main.js"]:
+        for query in ("", "annotator=ada"):
+            address = f"{path}{'&' if '?' in path else '?'}{query}"
+            assert api.client.get(address).status_code in (200, 405, 422), address
+            assert api.client.head(address).status_code in (200, 405, 422), address
+    assert ledger_text(api.folder) == before
+    assert api.client.get("/api/grid", params={"annotator": "ada", "class_id": 2}).status_code == 405
+
+
+def ledger_text(folder: Path) -> list[str]:
+    """Every row of the ledger."""
+    with closing(sqlite3.connect(f"file:{folder / LEDGER_FILE}?mode=ro", uri=True)) as file:
+        return list(file.iterdump())
 
 
 # Answers.

@@ -25,7 +25,7 @@ def lease(ledger: Ledger, asked: wire.Lease, sight: Sight) -> wire.Pictures:
     return views.pictures(ledger, leased, current.model_version, sight)
 
 
-def lease_class(ledger: Ledger, asked: wire.GridQuery, sight: Sight) -> wire.Pictures:
+def lease_class(ledger: Ledger, asked: wire.Grid, sight: Sight) -> wire.Pictures:
     """Images of the open round that the model takes for one class; to nobody where people label blind."""
     sight.check_open(ledger)
     current = rounds.current_round(ledger)

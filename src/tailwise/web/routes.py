@@ -82,13 +82,13 @@ async def history(desk: OurDesk, query: Annotated[wire.HistoryQuery, Query()]) -
     return await desk.read(lambda ledger: views.history(ledger, query.annotator, query.limit))
 
 
-@api.get("/grid")
-async def grid(desk: OurDesk, query: Annotated[wire.GridQuery, Query()]) -> wire.Pictures:
+@api.post("/grid", responses=WRITING)
+async def grid(desk: OurDesk, asked: wire.Grid) -> wire.Pictures:
     """Images of the round that the model takes for one class, the most confident first, kept for one annotator.
 
     Where people label blind there is no grid: its order would show what the model thinks.
     """
-    return await desk.write(lambda ledger: deeds.lease_class(ledger, query, desk.sight))
+    return await desk.write(lambda ledger: deeds.lease_class(ledger, asked, desk.sight))
 
 
 @api.get("/conflicts")

@@ -56,14 +56,6 @@ class HistoryQuery(Query):
     limit: int = Field(default=50, ge=1, le=1000)
 
 
-class GridQuery(Query):
-    """For whom, of which class, and how many."""
-
-    annotator: Annotator
-    class_id: ClassId
-    count: int = Field(default=48, ge=1, le=MOST_GRID)
-
-
 class ImageQuery(Query):
     """How large an image is wanted, in pixels of its longer side, and with which bytes."""
 
@@ -213,6 +205,14 @@ class Lease(Asked):
     annotator: Annotator
     count: int = Field(default=8, ge=1, le=MOST_LEASED)
     tab: str | None = Field(default=None, max_length=64)
+
+
+class Grid(Asked):
+    """Asks for images of one proposed class."""
+
+    annotator: Annotator
+    class_id: ClassId
+    count: int = Field(default=48, ge=1, le=MOST_GRID)
 
 
 class Release(Asked):

@@ -1,5 +1,5 @@
 /** Grid mode: many images of one proposed class; exceptions are clicked out, the rest is accepted with one key. */
-import { get, imageUrl } from './api.js';
+import { imageUrl, post } from './api.js';
 import { counted, byId, h, icon, keycap, nameTag, percent } from './dom.js';
 import { note } from './link.js';
 import { className, isBlind, keyOf, liveClasses, store } from './state.js';
@@ -34,7 +34,7 @@ export function makeGrid({ sayAll, release, quiet, tabs }) {
   /** @param {number} id @returns {Promise<Picture[]>} */
   async function fetchClass(id) {
     const { annotator } = store.get();
-    const reply = await get('/api/grid', { annotator, class_id: id, count: COUNT });
+    const reply = await post('/api/grid', { annotator, class_id: id, count: COUNT });
     const done = new Set(store.get().line.items.filter((item) => item.answers.length).map((item) => item.key));
     const sure = (/** @type {Picture} */ one) => one.prelabel?.confidence ?? 0;
     const elsewhere = tabs.held();
