@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import BadInput
 from ..types import IntArray
-from .leases import SECOND, SECONDS
+from .leases import SECOND, SECONDS, lease_time
 from .ledger import Ledger, now
 from .names import clean_annotator
 
@@ -364,7 +364,7 @@ def _keep_place(connection: sqlite3.Connection, said: sqlite3.Row, *, answered: 
         return
     connection.execute(
         "INSERT OR REPLACE INTO lease (image_id, annotator, until) VALUES (?, ?, ?)",
-        (said["image_id"], said["annotator"], now() + int(SECONDS * SECOND)),
+        (said["image_id"], said["annotator"], lease_time(connection) + int(SECONDS * SECOND)),
     )
 
 

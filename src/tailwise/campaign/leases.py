@@ -1,11 +1,15 @@
 """Who looks at which image now: a round, a person and a number in, images that nobody else is asked about out.
 
 A lease ends by itself. All is decided and written in one transaction, so two people are never given the same place.
+Leases last as long by a clock that nobody can set: when the computer's clock is set, the times in the ledger are moved
+with it. Between two processes only that clock is left to go by.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +23,9 @@ SECONDS = 600.0
 MOST_SECONDS = 3600.0
 MOST_IMAGES = 1000
 SECOND = 1_000_000  # microseconds
+CLOCK = "lease_clock"  # where the ledger keeps how far the clock is ahead of the monotonic one
+JUMP = SECOND  # clocks that are kept in step differ by less
+PROCESS = uuid.uuid4().hex  # the monotonic clock of another process, or before a restart, cannot be compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +54,9 @@ def lease(
     """
     name = clean_annotator(annotator)
     _check(how_many, seconds)
-    moment = now() if at is None else at
-    until = moment + int(seconds * SECOND)
     with ledger.writing() as connection:
+        moment = lease_time(connection) if at is None else at
+        until = moment + int(seconds * SECOND)
         _drop_ended(connection, moment)
         keep_waiting(connection, round_id)
         order = "w.rank" if predicted is None else "r.confidence DESC, w.rank"
@@ -72,8 +79,8 @@ def renew(
     """Hold images longer; gives those that were still held."""
     name = clean_annotator(annotator)
     _check(1, seconds)
-    moment = now() if at is None else at
     with ledger.writing() as connection:
+        moment = lease_time(connection) if at is None else at
         _drop_ended(connection, moment)
         until = moment + int(seconds * SECOND)
         return [
@@ -92,6 +99,22 @@ def release(ledger: Ledger, annotator: str, images: Sequence[int] | None = None)
             return connection.execute("DELETE FROM lease WHERE annotator = ?", (name,)).rowcount
         pairs = [(image, name) for image in images]
         return connection.executemany("DELETE FROM lease WHERE image_id = ? AND annotator = ?", pairs).rowcount
+
+
+def lease_time(connection: sqlite3.Connection) -> int:
+    """Now, in microseconds since 1970, after moving all leases by as much as the clock was set since the last call.
+
+    How far the clock is ahead of the monotonic one is kept in the ledger, and so is taken back with its transaction.
+    """
+    moment = now()
+    ahead = moment - time.monotonic_ns() // 1000
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (CLOCK,)).fetchone()
+    process, _, before = row["value"].partition(" ") if row else ("", "", "")
+    jump = ahead - int(before) if process == PROCESS else 0
+    if process != PROCESS or abs(jump) > JUMP:
+        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (CLOCK, f"{PROCESS} {ahead}"))
+        connection.execute("UPDATE lease SET until = until + ?", (jump,))
+    return moment
 
 
 # CROSS JOIN keeps the order of the tables: from the few rows to their companions, whatever the planner guesses.
@@ -126,7 +149,7 @@ _FREE = f"""
 
 
 def _drop_ended(connection: sqlite3.Connection, moment: int) -> None:
-    """Leases that have ended, and those that end later than any lease can: the clock was put back since."""
+    """Leases that have ended, and those that end later than any lease can: the clock was put back between two runs."""
     latest = moment + int(MOST_SECONDS * SECOND)
     connection.execute("DELETE FROM lease WHERE until <= ? OR until > ?", (moment, latest))
 

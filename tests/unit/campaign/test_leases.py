@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -207,7 +209,121 @@ def test_the_grid_gets_one_class_the_most_confident_first(ledger: Ledger) -> Non
     assert ids(ledger, "eve", 9) == [2, 4]
 
 
-def test_a_clock_that_jumps_back_neither_freezes_nor_doubles(ledger: Ledger) -> None:
+class Clocks:
+    """The computer's two clocks, which a test sets: the one that people can set, and the one that they cannot."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall, self.steady = 1_800_000_000 * 10**9, 5_000 * 10**9  # nanoseconds
+        monkeypatch.setattr("time.time_ns", lambda: self.wall)
+        monkeypatch.setattr("time.monotonic_ns", lambda: self.steady)
+
+    def wait(self, seconds: float) -> None:
+        self.wall += int(seconds * 1e9)
+        self.steady += int(seconds * 1e9)
+
+    def set(self, seconds: float) -> None:
+        self.wall += int(seconds * 1e9)
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    return Clocks(monkeypatch)
+
+
+def held_by(ledger: Ledger, annotator: str, how_many: int = 9) -> list[int]:
+    """By the computer's own clocks."""
+    return [one.image for one in lease(ledger, 1, annotator, how_many)]
+
+
+JUMPS = (-86_400, -1_800, -601, -2, 2, 601, 7_200, 86_400 * 365)
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_lease_lasts_ten_minutes_whatever_the_clock_is_set_to(ledger: Ledger, clocks: Clocks, jump: float) -> None:
+    open_with(ledger, [1, 2])
+    assert held_by(ledger, "ann", 1) == [1]
+    clocks.wait(300)
+    clocks.set(jump)
+    assert held_by(ledger, "bob") == [2]
+    clocks.wait(299)
+    assert held_by(ledger, "eve") == []
+    clocks.wait(2)
+    assert held_by(ledger, "eve") == [1]
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_an_undo_after_the_clock_was_set_keeps_the_place_for_ten_minutes(
+    ledger: Ledger, clocks: Clocks, jump: float
+) -> None:
+    open_with(ledger, [1, 2])
+    assert held_by(ledger, "bob", 1) == [1]
+    answer(ledger, 2, "ann")
+    clocks.set(jump)
+    undo(ledger, "undo-0001", "ann")
+    clocks.wait(599)
+    assert held_by(ledger, "eve") == []
+    clocks.wait(2)
+    assert held_by(ledger, "eve") == [1, 2]
+
+
+def test_a_jump_that_is_taken_back_with_its_transaction_is_seen_again(ledger: Ledger, clocks: Clocks) -> None:
+    open_with(ledger, [1])
+    held_by(ledger, "ann")
+    clocks.set(7_200)
+
+    def fail() -> None:
+        with ledger.writing():
+            held_by(ledger, "bob")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert held_by(ledger, "bob") == []
+
+
+def test_two_ledgers_of_one_process_move_leases_once(ledger: Ledger, clocks: Clocks) -> None:
+    open_with(ledger, [1])
+    with Ledger.open(ledger.folder) as other:
+        assert held_by(ledger, "ann") == [1]
+        assert held_by(other, "bob") == []
+        clocks.set(-1_800)
+        assert held_by(ledger, "bob") == held_by(other, "bob") == []
+        clocks.wait(601)
+        assert held_by(other, "bob") == [1]
+
+
+def test_the_time_that_a_lease_ends_is_told_by_the_clock_as_it_is_now(ledger: Ledger, clocks: Clocks) -> None:
+    open_with(ledger, [1])
+    held_by(ledger, "ann")
+    clocks.set(-7_200)
+    (one,) = lease(ledger, 1, "ann", 1)
+    assert one.until == clocks.wall // 1000 + 600 * SECOND
+
+
+def test_another_process_goes_on_with_the_leases_by_the_clock(ledger: Ledger, clocks: Clocks) -> None:
+    """Its monotonic clock begins anywhere, as after a restart of the computer."""
+    open_with(ledger, [1, 2])
+    assert held_by(ledger, "ann", 1) == [1]
+    clocks.set(7_200)  # noticed by the process that runs
+    assert held_by(ledger, "bob", 1) == [2]
+    clocks.wait(60)
+    ledger.close()
+    script = (
+        "import sys, time\n"
+        "time.time_ns, time.monotonic_ns = (lambda: int(sys.argv[2])), (lambda: 7)\n"
+        "from tailwise.campaign.leases import lease\n"
+        "from tailwise.campaign.ledger import Ledger\n"
+        "with Ledger.open(sys.argv[1]) as ledger:\n"
+        "    print([one.image for one in lease(ledger, 1, 'eve', 9)])\n"
+    )
+    for later, free in ((0, "[]"), (530, "[]"), (545, "[1, 2]")):
+        moment = clocks.wall + later * 10**9
+        command = [sys.executable, "-c", script, str(ledger.folder), str(moment)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        assert done.stdout.strip() == free, later
+
+
+def test_a_clock_that_jumps_back_between_two_runs_neither_freezes_nor_doubles(ledger: Ledger) -> None:
     open_with(ledger, [1, 2])
     day = 24 * 60 * MINUTE
     assert ids(ledger, "ann", 1, at=10 * day) == [1]
