@@ -267,7 +267,8 @@ def test_an_answer_that_waited_is_not_given_to_other_bytes(page: Page, make_site
 
 
 REFUSED_WHILE_TRYING_AGAIN = """
-const [{ openDisk }, { makeOutbox }] = await Promise.all([import('/static/js/disk.js'), import('/static/js/outbox.js')]);
+const { openDisk } = await import('/static/js/disk.js');
+const { makeOutbox } = await import('/static/js/outbox.js');
 const disk = await openDisk(`test-${crypto.randomUUID()}`);
 const op = (key) => ({ type: 'answer', key, annotator: 'Ada', tab: 'a', image: key, kind: 'skip' });
 const refusal = (key) => ({ op: { ...op(key), seq: 1000 }, message: 'no' });
@@ -287,7 +288,8 @@ const post = async (path, { answers }) => {
 };
 let done;
 const quiet = new Promise((resolve) => { done = resolve; });
-const outbox = makeOutbox({ disk: busy, post, tab: 'a', saved: () => {}, refused: () => {}, changed: (n) => n || done() });
+const heard = { saved: () => {}, refused: () => {}, changed: (waiting) => waiting || done() };
+const outbox = makeOutbox({ disk: busy, post, tab: 'a', ...heard });
 await outbox[values[0]](...(values[0] === 'forget' ? [[refusal('first')]] : []));
 if (values[0] === 'retry') await quiet;
 const left = (await disk.refused()).map(({ op: { key } }) => key);
@@ -320,7 +322,8 @@ def test_what_was_refused_is_sent_again_once_and_the_page_says_what_is_left(page
         "  if (!String(path).endsWith('/api/answers')) return real(path, options);"
         "  const { answers, annotator } = JSON.parse(options.body);"
         "  const bad = (one) => window.refusing || one.class_id === 3;"
-        "  const no = answers.filter(bad).map(({ key }) => ({ key, saved: false, error: { code: 'x', message: 'no' } }));"
+        "  const error = { code: 'x', message: 'no' };"
+        "  const no = answers.filter(bad).map(({ key }) => ({ key, saved: false, error }));"
         "  const good = answers.filter((one) => !bad(one));"
         "  const body = JSON.stringify({ annotator, answers: good });"
         "  const yes = good.length ? (await (await real(path, { ...options, body })).json()).results : [];"
