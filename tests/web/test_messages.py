@@ -43,13 +43,11 @@ def test_a_job_that_fails_is_reported_without_paths_and_logged_with_them(
 ) -> None:
     caplog.set_level(logging.WARNING)
     with serving_api(tmp_path, images=4) as api:
-        for image in api.lease():
-            api.answer(image, 1)
-        (api.folder / "features").write_text("not a folder", encoding="utf-8")
+        (api.folder / "backups").write_text("not a folder", encoding="utf-8")  # where a job begins with a copy
         api.post("/api/next", allow_unfinished=True)
         job = api.wait_for_job()
         assert job["state"] == "failed"
-        assert "features" in job["error"]
+        assert "backups" in job["error"]
         assert str(tmp_path) not in str(job)
         assert str(tmp_path) not in api.client.get("/api/state").text
-    assert any(str(api.folder / "features") in one.getMessage() for one in caplog.records)
+    assert any(str(api.folder / "backups") in one.getMessage() for one in caplog.records)

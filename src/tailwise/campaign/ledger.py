@@ -73,7 +73,7 @@ class Ledger:
         self._mine = threading.local()  # .connection: the one that this thread is reading from
         self._process = os.getpid()
         self._closed = False
-        self._files: tuple[Identity, ...] = ()  # that the connections have open
+        self._opened: tuple[Identity, ...] = ()  # that the connections have open
         self._replaced: Path | None = None  # the first of them that was found deleted or replaced
         self._copy: Path | None = None  # of what was saved until then
 
@@ -195,7 +195,7 @@ class Ledger:
                 return False
             self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # now there is a log
             log = Identity.of(log_of(self.path))
-            self._files = (*self._files[:1], *([log] if log else []))
+            self._opened = (*self._opened[:1], *([log] if log else []))
             return True
 
     def back_up(self, why: str = "asked") -> Path:
@@ -235,7 +235,7 @@ class Ledger:
             if self._lock is not None:
                 with self._lock.turn:
                     self._writer = self._ready_writer(steps)
-            if not self._files:
+            if not self._opened:
                 self._remember_file()
             with self.reading() as connection:
                 self._check_schema(connection, steps[-1].number)
@@ -330,13 +330,13 @@ class Ledger:
     def _remember_file(self) -> None:
         """Before a connection is opened; the first check that follows shows that it is this file."""
         found = Identity.of(self.path.resolve())
-        self._files = (found,) if found else ()
+        self._opened = (found,) if found else ()
 
     def _check_files(self) -> None:
         """That all is read from and written to the files that the paths lead to."""
         if self._replaced is None:
             try:
-                self._replaced = next((one.path for one in self._files if not one.holds()), None)
+                self._replaced = next((one.path for one in self._opened if not one.holds()), None)
             except OSError as error:
                 raise LedgerFault(f"cannot use {self.path}: {error.strerror or error}; check the disk") from error
         if self._replaced is not None:
