@@ -223,6 +223,7 @@ def test_a_wrong_init_says_what_is_wrong_and_makes_nothing(
     assert not Path("zoo").exists()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupting_init_keeps_the_index_and_says_how_to_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "photos"
     folder.mkdir()
@@ -236,7 +237,7 @@ def test_interrupting_init_keeps_the_index_and_says_how_to_go_on(tmp_path: Path)
         while child.poll() is None and not indexed(home):
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=300)
     assert child.returncode == 130, err
     kept = indexed(home)
     assert 500 <= kept < MANY
@@ -244,7 +245,7 @@ def test_interrupting_init_keeps_the_index_and_says_how_to_go_on(tmp_path: Path)
     assert "Traceback" not in err
     assert out == ""
     with process("init", "my zoo", "--images", "photos", "--json", cwd=tmp_path) as child:
-        found = json.loads(child.communicate(timeout=120)[0])
+        found = json.loads(child.communicate(timeout=300)[0])
     assert (found["folders"][0]["known"], found["folders"][0]["new"]) == (kept, MANY - kept)
 
 
@@ -275,10 +276,11 @@ def post(link: str, path: str, body: dict[str, object]) -> Any:  # noqa: ANN401 
     request = urllib.request.Request(
         f"{url}{path}", json.dumps(body).encode(), {"Content-Type": "application/json", "X-Tailwise-Token": token}
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return json.load(answer)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_labelling_keeps_answers_names_itself_to_others_and_ends_softly(
     zoo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -293,7 +295,7 @@ def test_labelling_keeps_answers_names_itself_to_others_and_ends_softly(
         assert json_of(capsys, "status", "zoo")["labelled"] == 3  # reading does not wait
         assert json_of(capsys, "next", "zoo", "-b", "4", "--dry-run", "--allow-unfinished")["round"] is None
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=300)
     assert (child.returncode, out, err) == (0, "", "")
     assert ran("classes", "zoo", "--add", "fox") == 0
     assert stat_mode(zoo / "token") == 0o600
@@ -308,7 +310,7 @@ def test_the_page_is_announced_with_its_link_and_what_came_of_it_is_told(zoo: Pa
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(6)]
         child.send_signal(signal.SIGTERM)
-        out, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=300)
     assert (child.returncode, err) == (0, "")
     assert "zoo is open for labelling: no round is open yet" in lines[0]
     assert lines[2].strip().startswith("http://127.0.0.1:")
@@ -317,12 +319,13 @@ def test_the_page_is_announced_with_its_link_and_what_came_of_it_is_told(zoo: Pa
     assert "tailwise next" in out
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_the_link_as_json_is_one_document(zoo: Path) -> None:
     with process("label", str(zoo), "--no-open", "--port", "0", "--json") as child:
         assert child.stdout is not None
         answer = json.loads(child.stdout.readline())
         child.send_signal(signal.SIGINT)
-        assert child.communicate(timeout=30) == ("", "")
+        assert child.communicate(timeout=300) == ("", "")
     assert answer["link"].startswith(answer["url"])
     assert answer["port"] in range(1024, 65536)
 
@@ -351,7 +354,7 @@ def test_without_the_web_extra_the_command_that_installs_it_is_named(zoo: Path) 
     without = "import sys; sys.modules['fastapi'] = None; "
     probe = without + "from tailwise.cli.outcome import run; sys.exit(run(sys.argv[1:]))"
     command = [sys.executable, "-c", probe, "label", str(zoo), "--no-open"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 5
     assert "pip install 'tailwise[web]'" in done.stderr
 

@@ -43,7 +43,7 @@ def json_of(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
 def process(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings}
     command = [sys.executable, "-m", "tailwise", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=600)
 
 
 # In a process of its own
@@ -81,6 +81,7 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
         assert child.stderr.read() == ""
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupting_ends_with_130_and_writes_nothing(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.save(tmp_path / "large.npy", rng.dirichlet(np.full(60, 0.2), size=60_000).astype(np.float32))

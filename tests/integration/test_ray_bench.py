@@ -26,7 +26,7 @@ start = { initial = 30 }
 learner = { settings = { strength = 0.05 } }
 strategies = [{ name = "random" }, { name = "entropy", balance = ["auto"] }]
 """
-PATIENCE = 60.0  # seconds
+PATIENCE = 600.0  # seconds
 
 
 @pytest.fixture

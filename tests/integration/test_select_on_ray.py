@@ -13,7 +13,7 @@ import numpy as np
 
 def select(folder: Path, *options: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tailwise", "select", str(folder), "--budget", "40", "--balance", "0.5", "--json"]
-    ran = subprocess.run([*command, *options], capture_output=True, text=True, timeout=180, check=True)
+    ran = subprocess.run([*command, *options], capture_output=True, text=True, timeout=600, check=True)
     found: dict[str, Any] = json.loads(ran.stdout)  # one document and nothing else
     return found
 

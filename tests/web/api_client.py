@@ -61,7 +61,7 @@ class Api:
         }
         return self.post("/api/answers", annotator=annotator, answers=[said])["results"][0]
 
-    def wait_for_job(self, patience: float = 120.0) -> Any:  # noqa: ANN401
+    def wait_for_job(self, patience: float = 600.0) -> Any:  # noqa: ANN401
         end = time.monotonic() + patience
         while time.monotonic() < end:
             job = self.get("/api/job")

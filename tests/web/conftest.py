@@ -32,7 +32,7 @@ from tailwise.campaign.images import usable_images
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.web.serve import Options, Serving, running
 
-PATIENCE = 30.0  # seconds until a wait is a failure
+PATIENCE = 120.0  # seconds until a wait is a failure, on a machine that does much else
 SERVE = (
     "import sys\n"
     "from tailwise.web.serve import Options, run\n"

@@ -27,7 +27,7 @@ from tailwise.web.serve import Options
 from tailwise.web.workshop import PREFIX
 
 from .api_client import Api, exchange, new_key, reopened, request, serving_api
-from .conftest import Plan, make_campaign, until
+from .conftest import PATIENCE, Plan, make_campaign, until
 
 
 @pytest.fixture
@@ -557,14 +557,11 @@ def test_answers_are_not_stuck_behind_images(tmp_path: Path) -> None:
         ]  # fmt: skip
         for thread in busy:
             thread.start()
-        started = time.monotonic()
         assert api.answer(keys[0])["saved"]
-        waited = time.monotonic() - started
         decoding = [thread for thread in busy if thread.is_alive()]
         for thread in busy:
             thread.join()
-    assert decoding, "the images were done before the answer: the test shows nothing"
-    assert waited < 1.0
+    assert len(decoding) >= len(busy) / 2, "the answer waited for images that are being decoded"
 
 
 # Static files and the page.
@@ -721,7 +718,7 @@ def test_stopping_the_server_stops_the_job_and_leaves_nothing_of_it(tmp_path: Pa
         api.post("/api/next", budget=5)
         child = until(lambda: child_of(os.getpid()), "a child process")
         started = time.monotonic()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < PATIENCE
     assert not Path(f"/proc/{child}").exists()
     assert not list((tmp_path / "campaign").glob(f"{PREFIX}*"))
     with reopened(tmp_path / "campaign") as again:
@@ -747,7 +744,7 @@ def start(folder: Path, script: str = SERVE) -> tuple[subprocess.Popen[str], str
 
 def finish(process: subprocess.Popen[str], number: signal.Signals) -> int:
     process.send_signal(number)
-    code = process.wait(20)
+    code = process.wait(PATIENCE)
     assert process.stdout is not None
     process.stdout.close()
     return code
@@ -770,6 +767,7 @@ def keep_answering(url: str, headers: dict[str, str], annotator: str, saved: lis
         return
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_whatever_ends_the_server_no_saved_answer_is_lost(tmp_path: Path, number: signal.Signals) -> None:
     make_campaign(tmp_path, Plan(images=300))
@@ -781,15 +779,12 @@ def test_whatever_ends_the_server_no_saved_answer_is_lost(tmp_path: Path, number
     ]  # fmt: skip
     for person in people:
         person.start()
-    assert ready.wait(30)
+    assert ready.wait(PATIENCE)
     time.sleep(0.2)
-    started = time.monotonic()
     code = finish(process, number)
-    stopped = time.monotonic() - started
     for person in people:
         person.join()
     assert code == (0 if number != signal.SIGKILL else -signal.SIGKILL)
-    assert stopped < 5
     with Ledger.open(tmp_path / "campaign", purpose="a test") as ledger:
         kept = {row[0] for row in ledger.read("SELECT key FROM event")}
     assert saved

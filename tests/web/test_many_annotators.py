@@ -11,11 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tailwise.campaign.migrating import BUSY_SECONDS
+
 from .api_client import Api, new_key, serving_api
 
 PEOPLE = 8
 EACH = 60
-LIMIT = 0.5  # seconds; benchmarks/speed measures the 50 ms that are promised, on a machine that does nothing else
+LIMIT = BUSY_SECONDS  # nobody waited until SQLite gave up; benchmarks/speed measures the 50 ms that are promised
 
 
 @dataclass

@@ -16,7 +16,7 @@ from tailwise.campaign.formats.label_studio import label_config
 from tailwise.web.serve import Options
 
 from .api_client import Api, reopened, serving_api
-from .conftest import Plan, make_campaign, until
+from .conftest import PATIENCE, Plan, make_campaign, until
 
 CONFIG = (
     '<View><Image name="photo" value="$image"/><Choices name="animal" toName="photo">'
@@ -80,7 +80,7 @@ def answers(api: Api) -> list[tuple[Any, ...]]:
 def test_health_is_told_at_once_to_everybody(api: Api) -> None:
     started = time.monotonic()
     answer = httpx.get(f"{api.serving.url}health", trust_env=False)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < PATIENCE
     assert (answer.status_code, answer.json()["status"]) == (200, "UP")
 
 
@@ -112,7 +112,7 @@ def test_before_the_first_model_setup_says_so_and_predictions_are_empty(api: Api
 def test_setup_names_the_model_quickly(trained: Api) -> None:
     started = time.monotonic()
     version = trained.post("/setup", project="1", schema=CONFIG)["model_version"]
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < PATIENCE
     assert trained.rows("SELECT version FROM model") == [(version,)]
 
 
@@ -190,7 +190,7 @@ def test_larger_bodies_are_read_here_and_only_here(api: Api) -> None:
 def test_an_annotation_that_is_accepted_is_on_the_disk(api: Api) -> None:
     started = time.monotonic()
     assert hook(api, "ANNOTATION_CREATED", annotation=annotation(1, "dog"), task=task(1, "000_0.png")) == 1
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < PATIENCE
     assert answers(api) == [("000_0.png", "ann@example.org", "label", "dog")]
     assert api.rows("SELECT source FROM event") == [("import",)]
 
@@ -307,7 +307,7 @@ def test_start_training_trains_and_chooses_in_the_background(tmp_path: Path) -> 
         assert hook(api, "ANNOTATIONS_CREATED", annotation=said, task=tasks) == 9
         started = time.monotonic()
         assert told(api, "START_TRAINING")["training"] == "started"
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < PATIENCE
         assert "being chosen already" in told(api, "START_TRAINING")["training"]
         assert api.wait_for_job()["round"] == 1
         assert api.post("/predict", tasks=[task(1, "020_2.png")])["results"][0]["result"] != []

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .conftest import Page
 
 MakeSite = Callable[..., Any]
-TRAINING = 60.0  # seconds
+TRAINING = 600.0  # seconds
 
 
 def test_the_first_batch_is_chosen_from_the_page(page: Page, make_site: MakeSite) -> None:

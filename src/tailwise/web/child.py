@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -43,8 +44,9 @@ class Child:
             try:
                 process.stdin.write(json.dumps(task) + "\n")
                 process.stdin.flush()
-            except BrokenPipeError:
-                pass  # it died at once; below is said why
+            except OSError:  # it died at once, which Windows calls an invalid argument; below is said why
+                with suppress(OSError):
+                    process.stdin.close()  # or its end would try to write the rest, and fail for that reason
             for line in process.stdout:
                 said = json.loads(line)
                 if "result" in said:

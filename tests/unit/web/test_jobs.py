@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,6 +146,14 @@ def test_wishes_that_cannot_be_are_refused_before_anything_starts(campaign: Camp
 def test_wishes_that_can_be_pass(campaign: Campaign) -> None:
     for wish in ({}, {"strategy": "random"}, {"balance": "none"}, {"balance": "auto"}, {"balance": 2, "budget": 3}):
         check_wishes(campaign.ledger, wire.Next.model_validate(wish))
+
+
+def test_a_child_that_was_killed_before_it_had_its_task_is_named_with_the_signal(tmp_path: Path) -> None:
+    child = Child()
+    child.stop()
+    child._process.wait()
+    with pytest.raises(JobFailed, match="signal 9" if os.name == "posix" else "code 1"):
+        child.do({"folder": str(tmp_path), "choose": {}}, lambda *_: None)
 
 
 def test_a_child_that_cannot_work_says_why(tmp_path: Path) -> None:
