@@ -23,7 +23,8 @@ PACKAGE = Path(__file__).parents[2] / "src" / "tailwise"
 # A room may import itself and the rooms to its right. The front door, `tailwise` itself, may name any room (lazily).
 ROOMS = (
     "__main__", "cli", "tailwise", "api", "web", "scale", "report", "bench", "campaign", "cycle", "strategies", "learn",
-    "pool", "solve", "balance", "score", "registry", "processes", "files", "scratch", "inputs", "types", "errors",
+    "pool", "solve", "balance", "score", "registry", "processes", "files", "scratch", "inputs", "blas", "types",
+    "errors",
     "_version",
 )  # fmt: skip
 RANK = {room: rank for rank, room in enumerate(ROOMS)}

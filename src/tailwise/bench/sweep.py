@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ..balance.measure import l1_score
+from ..blas import one_blas_thread
 from ..files import write_whole
 from ..strategies import make
 from ..strategies.path import balance_path
@@ -24,7 +24,7 @@ def sweep_lam(trial: Trial, store: Store, report: Progress = unheard) -> None:
     path = store.sweep(trial.folder)
     if path.is_file():
         return
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         world = open_world(trial)
         counts = world.train.take(world.split.labelled).counts()
         model = model_of_cycle_0(trial, world, store, report)

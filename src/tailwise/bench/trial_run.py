@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from .._version import __version__
 from ..balance.measure import l1_score
+from ..blas import one_blas_thread
 from ..cycle import Asking, Choice, Marks, choose, class_shares, fit, mark
 from ..errors import BadFile
 from ..learn import make_learner
@@ -70,7 +70,7 @@ def run_trial(trial: Trial, store: Store, report: Progress = unheard) -> list[Ro
     done = list(store.cycles(trial))
     if is_whole(trial, done):
         return [cycle.row for cycle in done]
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         world = open_world(trial)
         for number in range(len(done), trial.experiment.cycles + 1):
             cycle = _run_cycle(trial, world, store, done, number, _named(report, trial, number))
@@ -83,7 +83,7 @@ def run_trial(trial: Trial, store: Store, report: Progress = unheard) -> list[Ro
 
 def first_model(trial: Trial, store: Store, report: Progress = unheard) -> None:
     """Train and keep the model of cycle 0, which all trials of the seed share."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         model_of_cycle_0(trial, open_world(trial), store, _named(report, trial, 0))
 
 

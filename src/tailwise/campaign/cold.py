@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..blas import one_blas_thread
 from ..learn.features import Float32Array
-from ..learn.head import one_thread
 from ..strategies import cold_start, make
 from ..types import Selection
 
@@ -43,7 +43,7 @@ def main_axes(pool: Float32Array, others: Float32Array, axes: int = AXES) -> tup
     centre = sample.mean(axis=0)
     sample = sample - centre
     basis = np.random.default_rng(0).standard_normal((width, min(axes + 16, width))).astype(np.float32)
-    with one_thread():
+    with one_blas_thread():
         for _ in range(STEPS):
             basis = np.linalg.qr(sample.T @ (sample @ basis))[0]
         turned = np.linalg.svd(sample @ basis, full_matrices=False)[2]  # (axes + 16, axes + 16)

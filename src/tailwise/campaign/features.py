@@ -18,10 +18,10 @@ from threading import Lock
 
 import numpy as np
 
+from ..blas import one_blas_thread
 from ..errors import BadFile, BadInput
 from ..files import open_regular
 from ..learn.feature_cache import FeatureCache, Features
-from ..learn.head import one_thread
 from ..pool.decode import fault, read_pixels
 from ..pool.images import InputArray
 from ..types import BoolArray, IntArray, Progress, unheard
@@ -230,7 +230,7 @@ class _Making:
         blocks = [files[at : at + BATCH] for at in range(0, len(files), BATCH)]
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="tailwise-features")
         try:
-            with one_thread():
+            with one_blas_thread():
                 yield from pool.map(partial(_features_of, self.extractor), blocks)
         finally:
             pool.shutdown(cancel_futures=True)

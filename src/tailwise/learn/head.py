@@ -6,14 +6,13 @@ Inputs in; softmax (n, C), embeddings (n, h) and dropout passes (T, n, C) out, a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from ..blas import one_blas_thread
 from ..errors import BadInput
 from ..pool.images import Inputs
 from ..types import IntArray
@@ -43,7 +42,7 @@ class Head:
     def predict_proba(self, inputs: Inputs) -> Float32Array:
         """Softmax over the classes, dropout off, (n, C); rows sum to 1."""
         proba = np.zeros((len(inputs), self.classes), np.float32)
-        with one_thread():
+        with one_blas_thread():
             for where, hidden in self._hidden(inputs):
                 proba[where, self.seen] = softmax(hidden @ self.weights + self.offsets)
         return proba
@@ -51,7 +50,7 @@ class Head:
     def embed(self, inputs: Inputs) -> Float32Array:
         """What goes into the last layer, (n, h)."""
         result = np.empty((len(inputs), len(self.weights)), np.float32)
-        with one_thread():
+        with one_blas_thread():
             for where, hidden in self._hidden(inputs):
                 result[where] = hidden
         return result
@@ -62,7 +61,7 @@ class Head:
             raise BadInput("dropout is 0: every pass would be the same; give the learner a dropout above 0")
         proba = np.zeros((passes, len(inputs), self.classes), np.float32)
         streams = [np.random.default_rng([seed, number]) for number in range(passes)]
-        with one_thread():
+        with one_blas_thread():
             for where, hidden in self._hidden(inputs):
                 for number, stream in enumerate(streams):
                     logits = dropped(hidden, self.dropout, stream) @ self.weights + self.offsets
@@ -85,13 +84,6 @@ class Head:
             raise BadInput(f"inputs {inputs.shape} have {width_of(inputs)} numbers each; the model learnt from {width}")
         for where, rows in chunks(inputs):
             yield where, self.last_inputs(self.scaling.scaled(rows))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Cap BLAS at one thread: the same sums in the same order, and no fight over the cores."""
-    with threadpool_limits(limits=1, user_api="blas"):
-        yield
 
 
 def softmax(logits: Float32Array) -> Float32Array:

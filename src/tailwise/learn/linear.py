@@ -11,12 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..blas import one_blas_thread
 from ..errors import BadInput
 from ..pool.images import Inputs
 from ..types import Float64Array, IntArray, Progress, unheard
 from .base import check_labels, learner
 from .features import Float32Array, Scaling, all_features
-from .head import Head, check_settings, load_head, one_thread, row_weights
+from .head import Head, check_settings, load_head, row_weights
 
 MOST_STEPS = 1_000
 SLOPE = 3e-5  # of the mean loss, at which the fit counts as done: float32 sums cannot be trusted far below
@@ -76,7 +77,7 @@ class LinearLearner:
         features = all_features(inputs)  # (n, d)
         scaling = Scaling.fit(features, self.scale)
         seen, places = np.unique(labels, return_inverse=True)
-        with one_thread():
+        with one_blas_thread():
             weights, offsets = self._logistic(scaling.scaled(features), places, row_weights(labels, self.class_weight))
         report(1.0, "linear head fitted")
         return LinearModel(classes, self.dropout, seen.astype(np.int64), scaling, weights, offsets)

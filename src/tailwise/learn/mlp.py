@@ -11,12 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..blas import one_blas_thread
 from ..errors import BadInput
 from ..pool.images import Inputs
 from ..types import IntArray, Progress, unheard
 from .base import check_labels, learner
 from .features import Float32Array, Scaling, all_features
-from .head import Head, check_settings, dropped, load_head, one_thread, row_weights, softmax
+from .head import Head, check_settings, dropped, load_head, row_weights, softmax
 
 DECAYS = (0.9, 0.999)  # Adam's memory of the gradient and of its square
 TINY = 1e-8
@@ -97,7 +98,7 @@ class MlpLearner:
         seen, places = np.unique(labels, return_inverse=True)
         rng = np.random.default_rng(seed)
         layers = Layers.random((features.shape[1], self.width, len(seen)), rng)
-        with one_thread():
+        with one_blas_thread():
             self._train(layers, scaling.scaled(features), places, row_weights(labels, self.class_weight), rng, report)
         first, first_offsets, last, offsets = layers.parts
         return MlpModel(classes, self.dropout, seen.astype(np.int64), scaling, last, offsets, first, first_offsets)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .head import one_thread
+from ..blas import one_blas_thread
 
 
 @contextmanager
@@ -14,7 +14,7 @@ def one_core() -> Iterator[None]:
     """Compute on one thread, whichever thread of Python asks: sums are added in the same order on every machine."""
     torch = sys.modules.get("torch")  # where it is not loaded no net is asked, and loading it takes seconds
     before = torch.get_num_threads() if torch else 1
-    with one_thread():
+    with one_blas_thread():
         try:
             if torch:
                 torch.set_num_threads(1)

@@ -13,8 +13,8 @@ from functools import partial
 
 import numpy as np
 from scipy import sparse
-from threadpoolctl import threadpool_limits
 
+from ..blas import one_blas_thread
 from ..errors import BadInput, PoolExhausted, SolverFailed
 from ..types import BoolArray, Float64Array, FloatArray, IntArray
 from .covering import Columns as _Columns
@@ -85,7 +85,7 @@ def robust_k_center(
     if max_steps is not None and max_steps < 0:
         raise BadInput(f"max_steps is {max_steps}; give 0 or more, or None for no limit")
     deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         search = _greedy_start(_Problem.checked(pool, labelled, budget, outliers), deadline)
         search.steps = np.inf if max_steps is None else max_steps
         if search.lower_sq < search.upper_sq and not search.spent():
@@ -101,7 +101,7 @@ def farthest_first(pool: FloatArray, labelled: FloatArray, count: int) -> IntArr
     >>> farthest_first(np.array([[0.0], [4.0], [9.0]]), np.array([[1.0]]), 2).tolist()
     [2, 1]
     """
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         problem = _Problem.checked(pool, labelled, count, 0)
         return _farthest_first(problem.pool, problem.reached_sq, count)[0]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ..balance.target import Ranges
+from ..blas import one_blas_thread
 from ..types import IntArray
 from .farthest_distances import Nearest, Start
 from .greedy import GreedyPicks, k_center
@@ -65,7 +65,7 @@ def find_coreset(start: Start, rows: Rows, budget: int, parts: int, report: Repo
 def covering_radius(start: Start, picks: IntArray) -> float:
     """The largest distance of a pool row to the labelled samples and the picks; inf where there are none of either."""
     near = Nearest(start, len(picks))
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         for row in picks.tolist():
             near.add(row, np.asarray(start.pool[row : row + 1], dtype=np.float64)[0])
         return near.radius()

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from ..blas import one_blas_thread
 from ..types import BoolArray, Float64Array, FloatArray, IntArray
 from .blocks import map_blocks, smallest
 from .program import Report, silent
@@ -71,7 +71,7 @@ def measure(pool: Matrix, labelled: Matrix, report: Report = silent) -> Start:
 
     map_blocks(size, _rows_read(pool), weigh)
     largest = norms.max(initial=0.0)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         for first, held in _in_parts(labelled):
             largest = max(largest, held.norms.max())
             for stride in range(0, size, STRIDE_ROWS):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from threadpoolctl import threadpool_limits
 
 from ..balance.target import Ranges
+from ..blas import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray
 from .blocks import map_blocks, rows_per_block, smallest
 from .farthest_distances import UNIT, Nearest, Start, measure, most_central
@@ -47,7 +47,7 @@ def k_center(
     Equal prices go to the lower index. Where nothing is labelled, the first pick is the row nearest to the pool's mean.
     `start` is what `measure` found for this pool and labelled set, if that is known already.
     """
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         race = _Race(start or measure(pool, labelled, report), budget, rows, lam, ranges, report)
         if budget and not labelled.shape[0]:
             race.pick(most_central(pool))

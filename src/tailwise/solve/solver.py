@@ -6,8 +6,8 @@ Each step is taken only while the gap is wider than asked for.
 from __future__ import annotations
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from ..blas import one_blas_thread
 from ..types import Float64Array, IntArray, gap_between
 from . import core as highs
 from .dual import DualPoint, maximise, sparse_bound
@@ -35,7 +35,7 @@ def solve(
     program: Program, effort: Effort, *, seed: int = 0, warm: Float64Array | None = None, report: Report = silent
 ) -> Solution:
     """Solve a program to the gap asked for, or as near as the effort allows."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         if program.separable:
             return _cheapest(program)
         rng = np.random.default_rng(seed)

@@ -13,6 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ..balance.target import Ranges
+from ..blas import one_blas_thread
 from ..errors import BadInput
 from ..inputs import real_array, whole_number
 from ..solve.path import find_lam, score_scale
@@ -45,7 +46,7 @@ class TypiClust(Base):
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """`informativeness` is the sum of the typicalities; balance weighs within each cluster, as in Algorithm 2."""
         pool, labelled = both_embeddings(task, predictions)
-        with threadpool_limits(limits=1):
+        with one_blas_thread(), threadpool_limits(limits=1, user_api="openmp"):
             visits = self._visits(task, pool, labelled)
 
         def l1_at(lam: float) -> float:
