@@ -14,7 +14,7 @@
     ├── NewerLedger (RuntimeError)       a campaign that a newer Tailwise has written
     ├── MissingExtra (ImportError)       an optional dependency is needed and absent
     ├── ClusterLost (RuntimeError)       a cluster that has no room, or loses what it holds again and again
-    └── SolverFailed (RuntimeError)      HiGHS ended in a state that cannot be used
+    └── SolverFailed (RuntimeError)      HiGHS ended in a state that cannot be used, or a bound is wrong
 
 Each message says what was asked, what is true and what to do.
 """
@@ -88,4 +88,4 @@ class ClusterLost(TailwiseError, RuntimeError):
 
 
 class SolverFailed(TailwiseError, RuntimeError):
-    """HiGHS ended in a state that cannot be used."""
+    """HiGHS ended in a state that cannot be used, or a lower bound is above the objective of a batch."""

@@ -103,7 +103,8 @@ class Selection:
     objective: uᵀz + λ·‖Ω − Pᵀz‖₁ with u = −score.
     bound: a lower bound that no batch can beat; −inf where a method has none.
     hidden: the most by which the objective may be larger, where the softmax is sparse (`TopK`); 0 otherwise.
-    gap: (objective + hidden − bound) / max(1, |objective + hidden|).
+    gap: (objective + hidden − bound) / (Σ|score of a pick| + λ·l1): scaling scores and λ together does not change it. 0
+        where the difference is within the rounding errors of its terms.
     status: "optimal" (gap ≤ 1e-6), "within gap", "best found", "time limit" or "greedy".
     lam: the λ that was used.
     target: (C,) Ω; where the target is a range, its low end.
@@ -169,13 +170,18 @@ class Selection:
         return pandas.DataFrame({"rank": np.arange(1, len(self) + 1), "index": self.indices})
 
 
-def gap_between(objective: float, bound: float) -> float:
-    """Relative distance of an objective from its bound, never below zero.
+def gap_between(objective: float, bound: float, magnitude: float, rounding: float = 0.0) -> float:
+    """Distance of an objective from its bound, relative to the sum of the objective's terms without their signs.
 
-    >>> gap_between(-100.0, -101.0)
-    0.01
+    `magnitude` is Σ|score of a pick| + λ·l1, so opposite terms cannot cancel in it; differences up to `rounding` are 0.
+
+    >>> gap_between(-100.0, -101.0, magnitude=200.0)
+    0.005
     """
-    return max(0.0, objective - bound) / max(1.0, abs(objective))
+    missing = objective - bound
+    if missing <= rounding:
+        return 0.0
+    return missing / magnitude if magnitude > 0 else np.inf
 
 
 def _brief(values: Iterable[float], most: int = 12) -> str:

@@ -1,7 +1,8 @@
 """HiGHS on a small core: exact duals of the relaxed program, and the exact integer optimum of a few dozen rows.
 
 The only place that knows how the program is written for HiGHS: columns z (m), shortfall t⁺ (C), surplus t⁻ (C);
-rows low ≤ Pᵀz + t⁺ − t⁻ ≤ high and 1ᵀz = b. Costs are divided by max(1, λ) to keep HiGHS's tolerances meaningful.
+rows low ≤ Pᵀz + t⁺ − t⁻ ≤ high and 1ᵀz = b. Costs are divided by the larger of λ and their own median size, so that
+HiGHS's tolerances mean the same for scores in any unit.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def branch_and_bound(part: Part, incumbent: BoolArray, *, nodes: int, seconds: f
 def _load(part: Part, *, integer: bool) -> tuple[Any, float]:
     """A solver holding the part's program, and the number by which its costs were divided."""
     m, classes = part.rows.shape
-    scale = max(1.0, part.lam)
+    scale = max(part.lam, float(np.median(np.abs(part.cost))))
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = m + 2 * classes, classes + 1
     model.col_cost_ = np.concatenate([part.cost, np.full(2 * classes, part.lam)]) / scale

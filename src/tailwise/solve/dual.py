@@ -26,6 +26,7 @@ MOST_ROUNDS = 20
 STAGES_PER_ROUND = 2
 SHRINK = 3.0  # each stage leaves a third of the rows within μ of the threshold
 TIED_WIDTH = 0.05  # of λ
+TIED = 1e-7  # relative; rows that are nearer to each other lie on the same place
 SURVEY_ELEMENTS = 1_000_000
 LEAST_POOL = 20  # surveys; smaller pools are soon read
 AROUND = 2  # times as many rows as will be opened are priced exactly beyond the threshold
@@ -39,7 +40,8 @@ class DualPoint:
     y: Float64Array  # (C,)
     reduced: Column  # u − P·y
     theta: float  # the b-th smallest reduced cost
-    bound: float  # g(y)
+    bound: float  # g(y), less a margin
+    margin: float  # for the rounding errors of g(y)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,17 +81,17 @@ def evaluate_again(program: Program, y: Float64Array, known: DualPoint, limit: f
 def _point(program: Program, y: Float64Array, reduced: Column) -> DualPoint:
     cheapest, theta = reduced.sum_of_smallest(program.budget)
     bound = newton.target_value(program.ranges, y) + cheapest
-    return DualPoint(y, reduced, theta, bound - _rounding_margin(program, y, reduced.extent()))
+    margin = _rounding_margin(program, y, reduced.extent()[0], theta)
+    return DualPoint(y, reduced, theta, bound - margin, margin)
 
 
-def sparse_bound(program: Program, y: Float64Array, reduced: Column) -> float:
+def sparse_bound(program: Program, point: DualPoint) -> float:
     """g(y) for every softmax whose largest probabilities are those that a sparse one has kept.
 
     Where the true P·y is larger by h, a reduced cost is smaller by h: the b smallest of u − P·y − h bound them all.
     """
-    cheapest, _ = program.rows.hiding(reduced, y).sum_of_smallest(program.budget)
-    margin = _rounding_margin(program, y, reduced.extent())
-    return newton.target_value(program.ranges, y) + cheapest - margin
+    cheapest, _ = program.rows.hiding(point.reduced, point.y).sum_of_smallest(program.budget)
+    return newton.target_value(program.ranges, point.y) + cheapest - point.margin
 
 
 def maximise(
@@ -99,7 +101,7 @@ def maximise(
     y = np.clip(warm, -program.lam, program.lam) if warm is not None else _sampled_duals(program, rng)
     survey, most = Survey.of(program), _most_open(program)
     best = point = evaluate(program, y, roughly=bool(len(survey.cost)))  # for direction only, if it is much work
-    size, rough = most, True
+    size, rough, magnitude = most, True, 0.0
     near = max(2, min(program.rows.size // 4, max(program.budget // 12, program.rows.classes)))
     for turn in range(MOST_ROUNDS):
         part, width = _open_part(program, point, size, rough=rough)
@@ -109,13 +111,14 @@ def maximise(
         limit = survey.limit(duals.y, program.budget + AROUND * size)
         point = evaluate_again(program, duals.y, point, limit)
         best = max(best, point, key=lambda p: p.bound)
-        missing = gap_between(duals.relaxed, best.bound)
+        magnitude = duals.magnitude
+        missing = gap_between(duals.relaxed, best.bound, magnitude, best.margin)
         report(f"dual round {turn + 1}: bound {best.bound:.6g}, relaxation within {missing:.1e}")
         if duals.converged and missing <= LP_SHARE * effort.gap:
             return best
         if effort.expired or near < 2:
             break
-    return _polish(program, best, effort)
+    return _polish(program, best, effort, magnitude)
 
 
 def _sampled_duals(program: Program, rng: np.random.Generator) -> Float64Array:
@@ -136,7 +139,7 @@ def _sampled_duals(program: Program, rng: np.random.Generator) -> Float64Array:
         if theta is None:
             theta = float(np.quantile(part.cost, program.budget / rows.size))
         for near in (1.0, 0.25, 0.08) if size == sizes[0] else (0.08, 0.03):
-            mu = _width_holding(part.excess(y, theta), int(near * budget), TIED_WIDTH * lam)
+            mu = _width_holding(part.excess(y, theta), int(near * budget), lam, TIED_WIDTH)
             duals = newton.minimise(part, y, theta, mu, tolerance=1e-2 * budget, trust=np.inf)
             y, theta = duals.y, duals.theta
     return y
@@ -173,7 +176,7 @@ def _descend(part: newton.Part, point: DualPoint, near: int, width: float) -> tu
     tolerance = 1e-4 * max(1.0, part.budget / len(y))
     stage = 0
     while True:
-        mu = _width_holding(part.excess(y, theta), near, TIED_WIDTH * part.lam / 4**stage)
+        mu = _width_holding(part.excess(y, theta), near, part.lam, TIED_WIDTH / 4**stage)
         duals = newton.minimise(part, y, theta, mu, tolerance=tolerance, trust=0.8 * width)
         if duals.at_trust_limit or near < 2:
             return duals, near
@@ -183,18 +186,19 @@ def _descend(part: newton.Part, point: DualPoint, near: int, width: float) -> tu
         y, theta = duals.y, duals.theta
 
 
-def _width_holding(excess: Float64Array, count: int, if_tied: float) -> float:
+def _width_holding(excess: Float64Array, count: int, lam: float, if_tied: float) -> float:
     """Distance from the threshold within which `count` rows lie: the smoothing that suits the scale of the costs.
 
-    Where so many rows lie on the threshold itself their distances say nothing of the scale; then `if_tied` is taken.
+    Where so many rows lie on the threshold itself their distances say nothing of the scale; then it is a share of λ,
+    `if_tied`. A few rows with huge costs must not make all others look tied, so λ limits what "far" means.
     """
     distance = np.abs(excess)
     count = min(max(count, 1), len(distance) - 1)
     width = float(np.partition(distance, count)[count])
-    return width if width > 1e-7 * float(distance.max()) + 1e-12 else if_tied
+    return width if width > TIED * min(float(distance.max()), lam) else if_tied * lam
 
 
-def _polish(program: Program, point: DualPoint, effort: Effort) -> DualPoint:
+def _polish(program: Program, point: DualPoint, effort: Effort, magnitude: float) -> DualPoint:
     """Exact duals of the rows near the threshold by HiGHS, where that is small enough to be quick."""
     classes = program.rows.classes
     size = min(program.rows.size, max(500, 10 * classes))
@@ -209,14 +213,17 @@ def _polish(program: Program, point: DualPoint, effort: Effort) -> DualPoint:
         gain = better.bound - point.bound
         if gain > 0:
             point = better
-        if gain <= 1e-9 * max(1.0, abs(point.bound)):
+        if gain <= 1e-9 * magnitude:
             break
     return point
 
 
-def _rounding_margin(program: Program, y: Float64Array, extent: tuple[float, float]) -> float:
-    """More than float64 can lose in P·y and in the sums, so that the bound stays one."""
+def _rounding_margin(program: Program, y: Float64Array, lowest: float, theta: float) -> float:
+    """More than float64 can lose in P·y and in the sums, so that the bound stays one.
+
+    Only the b smallest reduced costs are summed, so those above θ, however large, lose nothing.
+    """
     products = program.budget * program.rows.classes * float(np.abs(y).max(initial=0.0))
-    prices = program.budget * max(map(abs, extent))
+    prices = program.budget * max(abs(lowest), abs(theta))
     sums = 64 * float(np.abs(program.ranges.high * y).sum())
     return 2.3e-16 * (products + 4 * prices + sums)

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from ..types import Float64Array, IntArray
 from .blocks import smallest
-from .rounding import NOTABLE, Core
+from .rounding import Core
 
 PAIR_BLOCK = 256
 KICKED_SWAPS = 300  # kicks are drawn from so many
@@ -20,7 +20,7 @@ MOST_ROUNDS = 50
 
 def pair_descent(core: Core) -> Core:
     """Two swaps at once, the best pair of the cheapest swaps, until none gains."""
-    least = NOTABLE * (1.0 + abs(core.value()))
+    least = core.notable()
     for _ in range(MOST_ROUNDS):
         pair = _best_pair(core, least)
         if pair is None:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from ..types import BoolArray, Float64Array, IntArray
-from .rounding import NOTABLE, Core
+from .rounding import Core
 
 MOST_COORDINATES = 24  # beyond that a k-d tree looks at every point
 
@@ -26,10 +26,10 @@ def rechoose(core: Core, rows: IntArray) -> Core:
     pieces = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     first, second = (_subsets(core, piece) for piece in pieces)
     # The cost is the last coordinate. Measured from far below, |cost − depth| is the cost itself up to a constant.
-    depth = 1.0 + float(np.abs(core.cost[rows]).sum())
+    depth = float(np.abs(core.cost[rows]).sum())
     goal = np.append(core.goal - core.rows[kept].sum(axis=0), -depth)
     now = np.append(core.rows[core.chosen & ~kept].sum(axis=0), core.cost[core.chosen & ~kept].sum())
-    best = float(np.abs(goal - now).sum()) - NOTABLE * (1.0 + abs(core.value()))
+    best = float(np.abs(goal - now).sum()) - core.notable()
     found = None
     for count in range(wanted + 1):
         ours = np.flatnonzero(first.counts == count)

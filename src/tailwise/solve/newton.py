@@ -65,6 +65,7 @@ class Duals:
     y: Float64Array  # (C,)
     theta: float
     relaxed: float
+    magnitude: float  # the terms of `relaxed` without their signs, as far as the part knows them
     converged: bool  # near enough to a minimum for `relaxed` to mean something
     at_trust_limit: bool
 
@@ -74,9 +75,11 @@ def _duals(part: Part, y: Float64Array, theta: float, mu: float, *, at_trust_lim
     x, value = _value(part, y, theta, mu)
     z = expit(x / mu)
     relaxed = part.inside_cost - value + mu * float((entr(z) + entr(1 - z)).sum())
-    gradient, _, _, free = _face(part, y, part.expected(z))
+    expected = part.expected(z)
+    magnitude = abs(part.inside_cost) + float(np.abs(part.cost) @ z) + part.lam * part.ranges.distance(expected)
+    gradient, _, _, free = _face(part, y, expected)
     left = np.abs(gradient[free]).sum() + abs(float(z.sum()) - part.budget)
-    return Duals(y, theta, relaxed, bool(left <= ROUGHLY * max(1.0, part.budget)), at_trust_limit)
+    return Duals(y, theta, relaxed, magnitude, bool(left <= ROUGHLY * max(1.0, part.budget)), at_trust_limit)
 
 
 def target_value(ranges: Ranges, y: Float64Array) -> float:
@@ -171,5 +174,5 @@ def _hessian(rows: FloatArray, weights: Float64Array, free: BoolArray, mu: float
         block[:, :-1] = rows[part][:, free]
         hessian += block.T @ (block * weights[part, None])
     hessian *= stride / mu
-    hessian[np.diag_indices(size)] += 1e-7 * np.trace(hessian) / size + 1e-12
+    hessian[np.diag_indices(size)] += 1e-7 * np.trace(hessian) / size + 1e-12 / mu
     return hessian

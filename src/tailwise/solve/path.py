@@ -136,7 +136,7 @@ def find_lam(balance: Balance, l1_at: Callable[[float], float], scale: float, pr
     setting = parse_balance(balance)
     if isinstance(setting, float):
         return setting
-    if program.at(1.0).separable:  # whatever λ is, the picks are the same
+    if program.at(1.0).separable or program.rows.classes == 1:  # there is nothing to balance
         return 0.0
     if setting == "auto":
         return auto_lam(l1_at, scale)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..balance.target import Ranges
+from ..errors import SolverFailed
 from ..types import Float64Array, IntArray, gap_between
 from .shards import Column, Rows
 
@@ -40,7 +41,15 @@ class Program:
 
     def value(self, indices: IntArray) -> float:
         """uᵀz + λ·dist(Pᵀz, [low, high]) for the rows chosen."""
-        return float(self.cost.at(indices).sum()) + self.lam * self.ranges.distance(self.rows.total(indices))
+        return self.measure(indices).value
+
+    def measure(self, indices: IntArray, counts: Float64Array | None = None) -> Measured:
+        """The objective of the rows chosen and how far it can be trusted; `counts` (C,) stand in for Pᵀz if given."""
+        costs = self.cost.at(indices)
+        expected = self.rows.total(indices) if counts is None else counts
+        balance, size = self.lam * self.ranges.distance(expected), float(np.abs(costs).sum())
+        terms = size + self.lam * float((self.ranges.low + self.ranges.high + expected).sum())
+        return Measured(float(costs.sum()) + balance, size + balance, ROUNDINGS * EPSILON * terms)
 
     def hidden(self, indices: IntArray) -> float:
         """The most by which the value of a batch may be larger than `value`: 0 but for a sparse softmax."""
@@ -58,16 +67,25 @@ class Program:
 
     @property
     def separable(self) -> bool:
-        """True where Pᵀz cannot be steered or does not matter: the b cheapest rows are optimal."""
-        return self.lam == 0 or self.budget in (0, self.rows.size) or self.rows.classes == 1
+        """True where balance costs nothing or only one batch exists: the b cheapest rows are optimal.
+
+        One class is not enough: rows may sum to 1 ± 1e-3, so that Pᵀz differs from batch to batch.
+        """
+        return self.lam == 0 or self.budget in (0, self.rows.size)
 
 
+EPSILON = 2.0**-53  # relative error of one rounding
+ROUNDINGS = 128  # that a term of the objective goes through at most; sums are pairwise
 PROVEN = 1e-6  # a gap below one in a million is called optimal
 
 
-def proven(value: float, bound: float) -> str:
-    """What may be said of the best batch for a program that is solved exactly: it may still hide something."""
-    return "optimal" if gap_between(value, bound) <= PROVEN else "best found"
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The objective of a batch in float64."""
+
+    value: float
+    magnitude: float  # Σ|u| of the picks + λ·dist: the terms of the value without their signs
+    rounding: float  # by which the value may be wrong
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,14 +95,37 @@ class Solution:
     indices: IntArray  # (b,) best first
     objective: float
     bound: float
+    gap: float
     status: str
     duals: Float64Array  # y (C,), for a warm start
     hidden: float = 0.0  # by how much the objective may be larger, where the softmax is sparse
 
-    @property
-    def gap(self) -> float:
-        """Relative distance of the objective from the bound."""
-        return gap_between(self.objective + self.hidden, self.bound)
+
+def certify(
+    indices: IntArray, measured: Measured, bound: float, duals: Float64Array, *,
+    hidden: float = 0.0, margin: float = 0.0, effort: Effort | None = None,
+) -> Solution:  # fmt: skip
+    """A solution with its gap and status; `margin` is what was taken off the bound for rounding errors.
+
+    A bound above the objective by more than rounding explains is wrong, and would be a false certificate.
+    """
+    slack = measured.rounding + margin
+    if bound > measured.value + slack:
+        raise SolverFailed(
+            f"the solver computed a lower bound of {bound!r}, but found a batch with the objective {measured.value!r}; "
+            "please report this with the input"
+        )
+    bound = min(bound, measured.value)  # the rest is rounding
+    gap = gap_between(measured.value + hidden, bound, measured.magnitude, slack)
+    return Solution(indices, measured.value, bound, gap, _status(gap, effort), duals, hidden)
+
+
+def _status(gap: float, effort: Effort | None) -> str:
+    if gap <= PROVEN:
+        return "optimal"
+    if effort is not None and gap <= effort.gap:
+        return "within gap"
+    return "time limit" if effort is not None and effort.expired else "best found"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..types import Float64Array, IntArray
 from .blocks import smallest
-from .program import Program, Solution, proven
+from .program import Program, Solution, certify
 
 
 def solve_one_hot(program: Program, labels: IntArray) -> Solution:
@@ -20,10 +20,10 @@ def solve_one_hot(program: Program, labels: IntArray) -> Solution:
     price = marginal_prices(program, labels)
     picks = smallest(price, program.budget)
     counts = np.bincount(labels[picks], minlength=program.rows.classes).astype(np.float64)
-    value = float(program.cost.at(picks).sum()) + program.lam * program.ranges.distance(counts)
+    measured = program.measure(picks, counts)
     ordered = picks[np.argsort(price[picks], kind="stable")]
     hidden = program.hidden_cost(picks)  # of a sparse softmax the labels are known, and costs can only be larger
-    return Solution(ordered, value, value, proven(value + hidden, value), np.zeros(program.rows.classes), hidden)
+    return certify(ordered, measured, measured.value, np.zeros(program.rows.classes), hidden=hidden)
 
 
 def marginal_prices(program: Program, labels: IntArray) -> Float64Array:

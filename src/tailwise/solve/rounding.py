@@ -14,10 +14,11 @@ from scipy.spatial.distance import cdist
 
 from ..types import BoolArray, Float64Array, IntArray
 from .dual import DualPoint
-from .program import Program
+from .program import EPSILON, ROUNDINGS, Measured, Program
 
 NOISE_ROWS = 509  # random numbers are drawn once and used in turn: drawing took half the time
-NOTABLE = 1e-11  # relative; smaller gains are rounding noise and would let a search circle
+NOTABLE = 1e-11  # of the magnitude; smaller gains are rounding noise and would let a search circle
+RESIDUAL_NOISE = 1e-15  # of what a residual is the difference of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,9 @@ class Core:
     chosen: BoolArray  # (m,)
     goal: Float64Array  # (K,) λ·target less the fixed rows
     offset: float  # what the fixed rows and the ranges add to the value
+    fixed_size: float  # Σ|u| of the fixed rows
+    ranged: float  # λ/2·Σ(high − low), which the doubled coordinates count too much
+    summed: float  # λ·(Σlow + Σhigh + b): the residuals are differences of such sums
 
     def residual(self) -> Float64Array:
         """r = goal − Σ chosen rows, (K,)."""
@@ -45,6 +49,17 @@ class Core:
     def value(self) -> float:
         """The program's objective."""
         return self.offset + float(self.cost[self.chosen].sum()) + float(np.abs(self.residual()).sum())
+
+    def measure(self) -> Measured:
+        """The value, its terms without their signs, and by how much rounding may have changed it."""
+        costs, distance = self.cost[self.chosen], float(np.abs(self.residual()).sum())
+        size = self.fixed_size + float(np.abs(costs).sum())
+        rounding = ROUNDINGS * EPSILON * (size + self.summed)
+        return Measured(self.offset + float(costs.sum()) + distance, size + distance - self.ranged, rounding)
+
+    def notable(self) -> float:
+        """The least gain that is more than noise."""
+        return NOTABLE * self.measure().magnitude + RESIDUAL_NOISE * self.summed
 
     def picks(self) -> IntArray:
         """The whole batch, as rows of the pool, ascending."""
@@ -69,16 +84,20 @@ def open_core(program: Program, point: DualPoint, size: int, picks: IntArray | N
     weights = weight[columns]
     inside = program.rows.total(fixed)
     goal = weights * (np.append(low, high[ranged]) - inside[columns])
-    offset = float(program.cost.at(fixed).sum()) - program.lam / 2 * float((high - low).sum())
     rows = program.rows.take(where)[:, columns] * weights
-    return Core(where, fixed, rows, program.cost.at(where), point.reduced.at(where), chosen, goal, offset)
+    fixed_costs, ranged_cost = program.cost.at(fixed), program.lam / 2 * float((high - low).sum())
+    return Core(
+        where, fixed, rows, program.cost.at(where), point.reduced.at(where), chosen, goal,
+        offset=float(fixed_costs.sum()) - ranged_cost, fixed_size=float(np.abs(fixed_costs).sum()), ranged=ranged_cost,
+        summed=program.lam * (float((low + high).sum()) + program.budget),
+    )  # fmt: skip
 
 
 def swap_descent(core: Core, sweeps: int = 60) -> Core:
     """Swap each chosen row for the best row outside, again and again, until no swap gains."""
     chosen, residual = core.chosen.copy(), core.residual()
     blocked = np.where(chosen, np.inf, 0.0) + core.cost  # chosen rows cannot be chosen again
-    least = NOTABLE * (1.0 + abs(core.value()))
+    least = core.notable()
     for _ in range(sweeps):
         improved = False
         for out in np.flatnonzero(chosen):

@@ -14,7 +14,7 @@ from .dual import DualPoint, maximise, sparse_bound
 from .exchange import kick, pair_descent
 from .halves import MOST_COORDINATES, rechoose
 from .newton import Part
-from .program import PROVEN, Effort, Program, Report, Solution, proven, silent
+from .program import Effort, Program, Report, Solution, certify, silent
 from .rounding import Core, anneal, open_core, swap_descent
 
 SWAP_CORE = 200  # rows, or two per class
@@ -41,9 +41,9 @@ def solve(
         rng = np.random.default_rng(seed)
         point = maximise(program, effort, rng, warm, report)
         best, bound = _round(program, point, effort, report), point.bound
-        if _open(best, bound, effort):
+        if _open(best, point, effort):
             best, bound = _prove(program, point, best, effort, report)  # in a small pool that may be all there is to do
-        if _open(best, bound, effort):
+        if _open(best, point, effort, bound):
             best = _search(program, point, best, effort, rng, report)
             best, proven = _prove(program, point, best, effort, report)
             bound = max(bound, proven)
@@ -53,14 +53,22 @@ def solve(
 def _cheapest(program: Program) -> Solution:
     """The b cheapest rows, which are optimal where Pᵀz is fixed or free of cost."""
     picks = program.cost.smallest(program.budget)
-    value, hidden = program.value(picks), program.hidden(picks)
-    bound = value - program.hidden_distance(picks)
+    measured, hidden = program.measure(picks), program.hidden(picks)
+    bound = measured.value - program.hidden_distance(picks)
     ordered = picks[np.argsort(program.cost.at(picks), kind="stable")]
-    return Solution(ordered, value, bound, proven(value + hidden, bound), np.zeros(program.rows.classes), hidden)
+    return certify(ordered, measured, bound, np.zeros(program.rows.classes), hidden=hidden)
 
 
-def _open(core: Core, bound: float, effort: Effort) -> bool:
-    return gap_between(core.value(), bound) > effort.gap and not effort.expired
+def _gap(core: Core, point: DualPoint, bound: float | None = None) -> float:
+    """The gap of a core's batch, as it will be certified; the bound is that of the duals if none is given."""
+    found = core.measure()
+    return gap_between(
+        found.value, point.bound if bound is None else bound, found.magnitude, found.rounding + point.margin
+    )
+
+
+def _open(core: Core, point: DualPoint, effort: Effort, bound: float | None = None) -> bool:
+    return _gap(core, point, bound) > effort.gap and not effort.expired
 
 
 def _round(program: Program, point: DualPoint, effort: Effort, report: Report) -> Core:
@@ -68,9 +76,9 @@ def _round(program: Program, point: DualPoint, effort: Effort, report: Report) -
     least = max(SWAP_CORE, 2 * program.rows.classes)
     best = swap_descent(open_core(program, point, least))
     for size in (2 * least, _useful_rows(point, best)):
-        report(f"rounding: gap {gap_between(best.value(), point.bound):.1e}")
+        report(f"rounding: gap {_gap(best, point):.1e}")
         too_large = size * program.rows.classes > SWAP_ELEMENTS
-        if not _open(best, point.bound, effort) or size <= len(best.where) or too_large:
+        if not _open(best, point, effort) or size <= len(best.where) or too_large:
             break
         best = _better(best, swap_descent(open_core(program, point, size)))
     return best
@@ -86,7 +94,7 @@ def _search(
     program: Program, point: DualPoint, best: Core, effort: Effort, rng: np.random.Generator, report: Report
 ) -> Core:
     """Annealing with paired swaps from several starts, then kicks from the best finds; the best is kept."""
-    hot = max(best.value() - point.bound, 1e-12) / 17
+    hot = (best.value() - point.bound) / 17  # above 0, as the gap is open
     useful = _useful_rows(point, best)
     cores = [open_core(program, point, max(size, useful)) for size in SEARCH_CORES]
     finds = [best]
@@ -94,8 +102,8 @@ def _search(
     def still_open(what: str) -> bool:
         nonlocal best
         best = min(finds, key=Core.value)
-        report(f"{what}: gap {gap_between(best.value(), point.bound):.1e}")
-        return _open(best, point.bound, effort)
+        report(f"{what}: gap {_gap(best, point):.1e}")
+        return _open(best, point, effort)
 
     for turn in range(effort.restarts_with(program.rows.classes)):
         steps = ANNEAL_STEPS * (1 + turn // len(cores))
@@ -125,7 +133,8 @@ def _kicked(core: Core, theta: float, turn: int, rng: np.random.Generator) -> Co
 
 def _distinct(finds: list[Core]) -> list[Core]:
     """Finds of different value, best first."""
-    by_value = {round(find.value(), 9): find for find in finds}
+    unit = max(find.measure().magnitude for find in finds)  # above 0, as the gap is open
+    by_value = {round(find.value() / unit, 12): find for find in finds}
     return [by_value[value] for value in sorted(by_value)]
 
 
@@ -135,7 +144,7 @@ def _better(best: Core, found: Core) -> Core:
 
 def _prove(program: Program, point: DualPoint, best: Core, effort: Effort, report: Report) -> tuple[Core, float]:
     """Fix the rows whose reduced cost alone exceeds what is left to gain; branch and bound on the others if few."""
-    if effort.nodes == 0 or not _open(best, point.bound, effort):
+    if effort.nodes == 0 or not _open(best, point, effort):
         return best, point.bound
     left = best.value() - point.bound
     undecided = point.reduced.away_from(point.theta).count_up_to(left * (1 + 1e-9))
@@ -151,22 +160,14 @@ def _prove(program: Program, point: DualPoint, best: Core, effort: Effort, repor
     if found.chosen is not None:
         core = _better(core, core.choosing(found.chosen))
     report(f"branch and bound on {undecided} rows: bound {found.bound:.6g}")
-    # Rows outside the core were fixed for all solutions that beat the best one, so the bound holds up to its value.
-    return core, max(point.bound, min(found.bound, core.value()))
+    # Rows outside the core were fixed for all solutions that beat the best one, which is in the core itself.
+    return core, max(point.bound, found.bound)
 
 
 def _certified(program: Program, point: DualPoint, picks: IntArray, bound: float, effort: Effort) -> Solution:
     """The final value in float64 from the rows themselves, and what may be said of it."""
-    value, hidden = program.value(picks), program.hidden(picks)
-    bound = min(sparse_bound(program, point.y, point.reduced) if program.rows.sparse else bound, value)
+    measured, hidden = program.measure(picks), program.hidden(picks)
+    if program.rows.sparse:
+        bound = sparse_bound(program, point)
     ordered = picks[np.argsort(point.reduced.at(picks), kind="stable")]
-    status = _status(gap_between(value + hidden, bound), effort)
-    return Solution(ordered, value, bound, status, point.y, hidden)
-
-
-def _status(gap: float, effort: Effort) -> str:
-    if gap <= PROVEN:
-        return "optimal"
-    if gap <= effort.gap:
-        return "within gap"
-    return "time limit" if effort.expired else "best found"
+    return certify(ordered, measured, bound, point.y, hidden=hidden, margin=point.margin, effort=effort)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import BadInput
@@ -10,7 +10,7 @@ from ..inputs import whole_number
 from ..solve.coreset import robust_k_center
 from ..solve.path import parse_balance
 from ..solve.shards import Column
-from ..types import Predictions, Selection
+from ..types import Predictions, Selection, gap_between
 from .base import Base, strategy
 from .kcenter import both_embeddings
 from .task import Task
@@ -45,8 +45,7 @@ class CoreSet(Base):
         found = robust_k_center(
             pool, labelled, task.budget, outliers=self.outliers, time_limit=self.time_limit, max_steps=self.max_steps
         )
-        made = task.selection(
-            found.indices, informativeness=-found.radius, lam=0.0, method=self.name,
-            status=found.status, objective=found.radius, bound=found.lower,
+        return task.selection(
+            found.indices, informativeness=-found.radius, lam=0.0, method=self.name, status=found.status,
+            objective=found.radius, bound=found.lower, gap=gap_between(found.radius, found.lower, found.radius),
         )  # fmt: skip
-        return replace(made, gap=(found.radius - found.lower) / found.radius if found.radius > 0 else 0.0)

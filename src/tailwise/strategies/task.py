@@ -16,7 +16,7 @@ from ..solve.program import Effort, Program, Report, Solution, silent
 from ..solve.reach import shortfalls
 from ..solve.shards import Column, Rows
 from ..solve.source import scan
-from ..types import BoolArray, Float64Array, IntArray, Selection, gap_between
+from ..types import BoolArray, Float64Array, IntArray, Selection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,8 @@ class Task:
 
     def selection(
         self, indices: IntArray, *, informativeness: float, lam: float, method: str, status: str = "greedy",
-        objective: float | None = None, bound: float = -np.inf, hidden: float = 0.0, at_limit: BoolArray | None = None,
+        objective: float | None = None, bound: float = -np.inf, gap: float = np.inf, hidden: float = 0.0,
+        at_limit: BoolArray | None = None,
     ) -> Selection:  # fmt: skip
         """Assemble the answer; `at_limit` (C,) marks the classes that may be out of reach."""
         expected = self.rows.total(indices)
@@ -54,7 +55,7 @@ class Task:
         unreachable = shortfalls(self.rows, self.budget, self.ranges, expected, candidates) if lam else ()
         return Selection(
             indices=indices, objective=value, bound=bound, hidden=hidden,
-            gap=gap_between(value + hidden, bound), status=status, lam=lam,
+            gap=gap, status=status, lam=lam,
             target=self.ranges.low, target_high=self.ranges.high, expected_counts=expected,
             informativeness=informativeness, l1=l1, seconds=time.perf_counter() - self.started,
             unreachable=unreachable, method=method,
@@ -65,8 +66,8 @@ class Task:
         pressed = solution.duals >= lam * (1 - 1e-9)  # an unreachable class has its dual at λ
         return self.selection(
             solution.indices, informativeness=-float(costs.at(solution.indices).sum()), lam=lam, method=method,
-            status=solution.status, objective=solution.objective, bound=solution.bound, hidden=solution.hidden,
-            at_limit=pressed,
+            status=solution.status, objective=solution.objective, bound=solution.bound, gap=solution.gap,
+            hidden=solution.hidden, at_limit=pressed,
         )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def test_the_certificate_holds_for_every_softmax_that_keeps_the_same(
         assert value <= batch.objective + batch.hidden + 1e-9
         assert best_value(true, scores, budget, lam, omega) >= batch.bound - 1e-9
     most = batch.objective + batch.hidden
-    assert batch.gap == pytest.approx((most - batch.bound) / max(1, abs(most)))
+    assert batch.gap == pytest.approx((most - batch.bound) / (batch.informativeness + lam * batch.l1), abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
