@@ -24,7 +24,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .errors import BadFile
+from .errors import BadFile, BadInput
+from .inputs import shown
 
 NPY_MAGIC = b"\x93NUMPY"
 NPY_START = 12 << 10  # bytes that hold any header: numpy itself reads none above 10,000
@@ -36,6 +37,7 @@ NPY_VALUES = (
 )
 NPY_RECORD = re.compile(r"\(\s*'([^']*)'")  # the name of a field
 _CAN_OPEN_FOLDERS = hasattr(os, "O_DIRECTORY")
+LONGEST_NAME, LONGEST_PATH = 255, 400  # letters: of a file name on every system, and of a path that is shown
 NAMES_LOOKED_AT = 1_000  # of a folder: one of a million images would take a minute to go through
 
 
@@ -68,6 +70,9 @@ def is_file(path: str | Path) -> bool:
 
 def with_home(path: str | os.PathLike[str]) -> Path:
     """A path whose ~ is the user's folder; a ~name that nobody here has stays as it is, and is missing later."""
+    given: object = path
+    if not isinstance(given, str | os.PathLike):
+        raise BadInput(f"{shown(given)} is not a path; give a str or a pathlib.Path")
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -120,13 +125,37 @@ def _kind_error(path: str | Path, kind: str) -> OSError:
     return OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
 
 
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """The whole path, ~ and links followed; BadFile where no file or folder can have that name."""
+    whole = with_home(path)
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            whole.lstat()
+        return whole.resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, a NUL
+        raise BadFile(f"{shown_path(whole)} cannot be used as a path: {reason(error)}") from error
+
+
+def shown_path(path: str | Path) -> str:
+    """A path in an error message: itself, unless it is far too long or holds what no screen can show."""
+    text = str(path)
+    return text if text.isprintable() and len(text) <= LONGEST_PATH else shown(text)
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, without the path that OSError repeats."""
+    return str(getattr(error, "strerror", None) or error)
+
+
 def no_file(path: str | Path) -> str:
     """Says that a file is missing, and what the reader may have meant.
 
     >>> no_file("/no-such-folder/p.npy")
     'no file at /no-such-folder/p.npy: there is no folder /no-such-folder; check the path'
     """
-    asked = Path(path).expanduser()
+    asked = with_home(path)
+    if shown_path(path) != str(path) or len(asked.name) > LONGEST_NAME:
+        return f"no file at {shown_path(path)}: no file can have that name; check the path"
     if asked.is_dir():
         return f"no file at {path}: it is a folder; name a file in it"
     if not asked.parent.is_dir():
@@ -199,7 +228,7 @@ def npy_header(start: bytes) -> NpyHeader:
 
 def read_npy(path: str | Path, *, mapped: bool = False) -> np.ndarray:
     """A plain array from a .npy file, mapped or in memory; ValueError or OSError with the reason otherwise."""
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         header = npy_header(file.read(NPY_START))
         if header.dtype.hasobject or header.dtype.names is not None:
             raise ValueError(f"it holds objects or records, not numbers: {header.dtype}")

@@ -14,19 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import BadInput
-from .types import BoolArray, Float64Array, FloatArray, IntArray
+from .types import BoolArray, Float64Array, IntArray
 
 LARGEST_SCORE = 1e100  # scores, λ and features: their squares, and sums of a billion, stay far from infinity
 LARGEST_COUNT = 1e15  # images of a class: up to here float64 counts exactly
+MOST_CLASSES = 1 << 24  # a block of 64 rows of so many takes 8 GB
+MOST_PROBABLE = 1.02  # a probability of 1, rounded in bfloat16 and then some
 SHOWN_LETTERS = 80
+MASKABLE = (np.ma.MaskedArray, list, tuple)
 OTHER_KINDS = {"U": "text", "T": "text", "S": "bytes", "M": "dates", "m": "time spans", "V": "records"}
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def whole_number(value: object, name: str, least: int = 0, but: str = "") -> int:
-    """An int ≥ `least`; `but` names what else may be given.
+def whole_number(value: object, name: str, least: int = 0, but: str = "", most: float = np.inf) -> int:
+    """An int from `least` to `most`; `but` names what else may be given.
 
     >>> whole_number(2.5, "budget")
     Traceback (most recent call last):
@@ -34,6 +37,8 @@ def whole_number(value: object, name: str, least: int = 0, but: str = "") -> int
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{name} is {shown(value)}; it must be a whole number ≥ {least}{but}")
+    if value > most:
+        raise BadInput(f"{name} is {shown(value)}; it must be at most {most:g}")
     return int(value)
 
 
@@ -91,12 +96,6 @@ def real_array(values: object, name: str) -> NDArray[Any]:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def float_array(values: object, name: str) -> FloatArray:
-    """The same, booleans and integers as float64."""
-    array = real_array(values, name)
-    return array if array.dtype.kind == "f" else array.astype(np.float64)
-
-
 def per_row(values: object, name: str, size: int) -> Float64Array:
     """One number for each image, (size,), none of them too large to be added up."""
     array = real_array(values, name)
@@ -108,13 +107,14 @@ def per_row(values: object, name: str, size: int) -> Float64Array:
     return numbers
 
 
-def softmax_rows(values: object, name: str) -> FloatArray:
+def softmax_rows(values: object, name: str) -> NDArray[Any]:
     """Probabilities (…, C) as floats: finite, not below 0, and not a row of zeros."""
-    array = float_array(values, name)
+    array = real_array(values, name)
+    array = array if array.dtype.kind == "f" else array.astype(np.float64)
     if array.ndim < 1 or array.shape[-1] == 0:
         raise BadInput(f"{name} must have a column for each class, but has shape {array.shape}")
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise BadInput(f"{name} must hold probabilities, finite and ≥ 0; if these are logits, apply softmax first")
+    if not ((array >= 0) & (array <= MOST_PROBABLE)).all():  # NaN is neither
+        raise BadInput(f"{name} must hold probabilities, from 0 to 1; if these are logits, apply softmax first")
     if not array.any(axis=-1).all():
         raise BadInput(f"{name} holds a row of zeros; each row must sum to 1")
     return array
@@ -169,12 +169,14 @@ def _is_tensor(values: object) -> bool:
     return callable(getattr(values, "detach", None)) and callable(getattr(values, "numpy", None))
 
 
-def _holds_masked(values: object) -> bool:
-    """Whether something is masked in an array, or in one of a list of such."""
+def _holds_masked(values: object, levels: int = 3) -> bool:
+    """Whether something is masked in an array, or in a list of such; nothing is read from lists of more levels."""
     if isinstance(values, np.ma.MaskedArray):
         return bool(np.ma.is_masked(values))
-    return isinstance(values, list | tuple) and any(
-        isinstance(one, np.ma.MaskedArray | list | tuple) and _holds_masked(one) for one in values
+    return (
+        levels > 0
+        and isinstance(values, list | tuple)
+        and any(isinstance(one, MASKABLE) and _holds_masked(one, levels - 1) for one in values)
     )
 
 

@@ -46,7 +46,7 @@ class Registry(Generic[Item]):
             return self._items[name]
         near = difflib.get_close_matches(name, self._items, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise UnknownName(f"no {self.kind} is called {name!r}{hint} Known: {', '.join(self._items)}")
+        raise UnknownName(f"no {self.kind} is called {shown(name)}{hint} Known: {', '.join(self._items)}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)
@@ -67,4 +67,4 @@ def check_settings(owner: str, given: Iterable[str], known: Iterable[str]) -> No
     """
     names = list(known)
     if unknown := sorted(set(given) - set(names)):
-        raise BadInput(f"{owner} has no setting {unknown[0]!r}; its settings are {', '.join(names) or 'none'}")
+        raise BadInput(f"{owner} has no setting {shown(unknown[0])}; its settings are {', '.join(names) or 'none'}")

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import BadInput
+from ..inputs import LARGEST_COUNT, class_labels, per_class, real_array, real_number, shown, softmax_rows, whole_number
 from ..types import Float64Array, FloatArray, IntArray
 
 FLOOR = 1e-30  # a probability of 0 is read as this: wrong and sure, but not infinitely so
 BOUNDS = (0.1, 10.0)
 CHUNK_NUMBERS = 2**20
 BINS = 15
+MOST_BINS = 1_000_000
 MOST_STEPS = 1_000
 CHANGE = 1e-6
 
@@ -47,8 +49,9 @@ def with_temperature(proba: NDArray[Number], temperature: float) -> NDArray[Numb
     >>> with_temperature(np.array([[0.8, 0.2]]), 2.0).round(3).tolist()
     [[0.667, 0.333]]
     """
-    if not 0 < temperature < np.inf:
+    if real_number(temperature, "temperature", "a number above 0") == 0:
         raise BadInput(f"temperature is {temperature}; it must be a number above 0")
+    proba = softmax_rows(proba, "proba")
     flat = proba.reshape(-1, proba.shape[-1])
     result = np.empty_like(flat)
     for where in _blocks(flat):
@@ -71,6 +74,7 @@ def fit_temperature(proba: FloatArray, labels: IntArray, bounds: tuple[float, fl
     """
     from scipy.optimize import minimize_scalar
 
+    proba, labels = _labelled(proba, labels)
     if not len(labels):
         return 1.0
     logs = np.log(np.maximum(proba.astype(np.float64), FLOOR))
@@ -81,7 +85,7 @@ def fit_temperature(proba: FloatArray, labels: IntArray, bounds: tuple[float, fl
         most = scaled.max(axis=1)
         return float((most + np.log(np.exp(scaled - most[:, None]).sum(axis=1))).mean())
 
-    low, high = (float(-np.log(bound)) for bound in reversed(bounds))
+    low, high = _sharpness(bounds)
     best = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-7})
     return float(np.exp(-best.x)) if best.fun < loss(0.0) else 1.0
 
@@ -95,6 +99,7 @@ def shift_prior(proba: NDArray[Number], trained: ArrayLike, wanted: ArrayLike) -
     >>> shift_prior(np.array([[0.5, 0.5]]), [1, 1], [3, 1]).tolist()
     [[0.75, 0.25]]
     """
+    proba = softmax_rows(proba, "proba")
     ratio, known = _ratio(*_shares(proba, trained=trained, wanted=wanted))
     flat = proba.reshape(-1, proba.shape[-1])
     result = np.empty_like(flat)
@@ -132,9 +137,11 @@ def fit_prior(
     tolerance: float = CHANGE,
 ) -> PriorFit:  # fmt: skip
     """`estimate_prior`, with the path that it took."""
+    proba = _matrix(proba)
     (start,) = _shares(proba, trained=trained)
-    if not 0 <= pseudo_count < np.inf:
-        raise BadInput(f"pseudo_count is {pseudo_count}; it must be a number ≥ 0")
+    pseudo_count = real_number(pseudo_count, "pseudo_count", most=LARGEST_COUNT)
+    tolerance = real_number(tolerance, "tolerance")
+    whole_number(most_steps, "most_steps")
     known = start > 0
     unknown_mass = proba[:, ~known].sum(axis=0, dtype=np.float64)  # (C − known,), stays as it is
     total = len(proba) + pseudo_count * len(start)
@@ -160,6 +167,8 @@ def expected_calibration_error(proba: FloatArray, labels: IntArray, bins: int = 
     >>> expected_calibration_error(np.array([[0.9, 0.1]] * 10), np.array([0] * 6 + [1] * 4)).__round__(3)
     0.3
     """
+    proba, labels = _labelled(proba, labels)
+    whole_number(bins, "bins", least=1, most=MOST_BINS)
     if not len(labels):
         return 0.0
     sure = proba.max(axis=1).astype(np.float64)
@@ -168,6 +177,28 @@ def expected_calibration_error(proba: FloatArray, labels: IntArray, bins: int = 
     places = np.clip(np.ceil(sure * bins).astype(np.int64) - 1, 0, bins - 1)
     distance = np.bincount(places, weights=sure - right, minlength=bins)
     return float(np.abs(distance).sum() / len(labels))
+
+
+def _sharpness(bounds: object) -> tuple[float, float]:
+    """log 1/T at both ends of a range of temperatures, the smaller first."""
+    ends = real_array(bounds, "bounds").astype(np.float64)
+    if ends.shape != (2,) or not 0 < ends[0] < ends[1] < np.inf:
+        raise BadInput(f"bounds are {shown(bounds)}; they must be two temperatures above 0, the lower one first")
+    return float(-np.log(ends[1])), float(-np.log(ends[0]))
+
+
+def _matrix(proba: object) -> FloatArray:
+    """Probabilities (n, C), checked."""
+    rows = softmax_rows(proba, "proba")
+    if rows.ndim != 2:
+        raise BadInput(f"proba must be a matrix (images × classes), but has shape {rows.shape}")
+    return rows
+
+
+def _labelled(proba: object, labels: object) -> tuple[FloatArray, IntArray]:
+    """Probabilities (n, C) and as many labels, checked."""
+    rows = _matrix(proba)
+    return rows, class_labels(labels, "labels", len(rows), rows.shape[1])
 
 
 def _expectation(proba: FloatArray, ratio: Float64Array, known: NDArray[np.bool_]) -> tuple[Float64Array, float]:
@@ -193,11 +224,9 @@ def _shares(proba: FloatArray, **given: ArrayLike) -> list[Float64Array]:
     """Class shares that sum to 1, checked."""
     found = []
     for name, values in given.items():
-        shares = np.array(values, dtype=np.float64)
-        if shares.shape != proba.shape[-1:]:
-            raise BadInput(f"{name} has the shape {shares.shape}, but the probabilities have {proba.shape[-1]} classes")
-        if not np.isfinite(shares).all() or (shares < 0).any() or not shares.sum() > 0:
-            raise BadInput(f"{name} shares must be numbers ≥ 0, not all of them 0")
+        shares = per_class(values, f"{name} shares", proba.shape[-1])
+        if not shares.sum() > 0:
+            raise BadInput(f"{name} shares are all 0; give at least one class a share above 0")
         found.append(shares / shares.sum())
     return found
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..inputs import per_class, real_array
+
 
 def l1_score(counts: ArrayLike) -> float:
     """Distance from uniform: Σ|n_i − M/C| · C / (2M(C−1)); 0 = uniform, 1 = all in one class.
@@ -12,7 +14,8 @@ def l1_score(counts: ArrayLike) -> float:
     >>> l1_score([5, 5]), l1_score([10, 0])
     (0.0, 1.0)
     """
-    n = np.asarray(counts, dtype=np.float64)  # (C,)
+    n = real_array(counts, "counts")
+    n = per_class(n, "counts", n.size)  # (C,)
     total, classes = n.sum(), len(n)
     if total == 0 or classes < 2:
         return 0.0

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import BadInput
-from ..inputs import per_class, real_array, shown, whole_number
+from ..inputs import LARGEST_COUNT, per_class, real_array, shown, whole_number
 from ..types import Float64Array
 
 PerClass: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
@@ -54,7 +54,8 @@ class Target:
     high: PerClass = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        kind: object = self.kind
+        if not isinstance(kind, str) or kind not in KINDS:
             raise BadInput(
                 f"a target of kind {shown(self.kind)} is unknown; make one with Target.shares or Target.ranges"
             )
@@ -89,7 +90,9 @@ class Target:
         `names` are the names of the classes, where they have some.
         """
         labelled = real_array(counts, "counts")
-        classes, budget = labelled.size, whole_number(budget, "budget")
+        classes, budget = labelled.size, whole_number(budget, "budget", most=LARGEST_COUNT)
+        if not classes:
+            raise BadInput("counts are empty; give one number for each class")
         labelled = per_class(labelled, "counts", classes)
         if self.kind == "shares":
             omega = share_target(self._share_vector(classes, names), labelled, budget)

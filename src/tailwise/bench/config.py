@@ -5,16 +5,20 @@ A file or the name of a preset in, an `Experiment` out; `to_toml` writes it back
 
 from __future__ import annotations
 
+import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from ..errors import BadFile, BadInput, UnknownName
-from ..learn import make_learner
+from ..files import is_file, no_file
+from ..inputs import shown
+from ..learn import LEARNERS, make_learner
 from ..learn.vaal import VaalSettings
 from ..pool import POOLS
 from ..registry import Registry, check_settings
@@ -123,11 +127,17 @@ class Experiment(Part):
 
 def read_experiment(source: str | Path) -> Experiment:
     """An experiment from a file, or a preset by its name."""
+    if not isinstance(source, str | os.PathLike):
+        raise BadInput(f"an experiment is a file or the name of a preset, but {shown(source)} was given")
     path = Path(source)
-    if path.suffix == ".toml" or path.is_file():
-        if not path.is_file():
-            raise BadFile(f"there is no file {path}")
-        return parse_experiment(path.read_text(encoding="utf-8", errors="replace"), str(path))
+    if path.suffix == ".toml" or is_file(path):
+        if not is_file(path):
+            raise BadFile(no_file(path))
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise BadFile(f"{path} cannot be read: {error.strerror or error}") from error
+        return parse_experiment(text, str(path))
     try:
         return parse_experiment(_presets()[str(source)], f"preset {source}")
     except UnknownName as error:
@@ -143,10 +153,11 @@ def parse_experiment(text: str, source: str) -> Experiment:
     """An experiment from TOML, its names and settings checked before anything runs."""
     try:
         experiment = Experiment.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise BadFile(f"{source} is no TOML: {error}") from error
-    except ValidationError as error:
+    except ValidationError as error:  # which is a ValueError, too
         raise BadInput(f"{source}: {_first_fault(error)}") from error
+    except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, lists of 5,000 levels
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadFile(f"{source} is not valid TOML: {reason}") from error
     try:
         _check(experiment)
     except (BadInput, UnknownName) as error:
@@ -157,8 +168,11 @@ def parse_experiment(text: str, source: str) -> Experiment:
 def _check(experiment: Experiment) -> None:
     """Make everything that has a name, so that a misspelt setting is found now and not after hours."""
     _ = POOLS[experiment.pool.name]
+    learner = LEARNERS[experiment.learner.name]
+    _check_types(f"learner {experiment.learner.name!r}", learner, experiment.learner.settings)
     make_learner(experiment.learner.name, **experiment.learner.settings)
     check_settings("vaal", experiment.vaal, (field.name for field in fields(VaalSettings)))
+    _check_types("vaal", VaalSettings, experiment.vaal)
     _ = experiment.vaal_settings
     for part in experiment.strategies:
         for balance in part.balance:
@@ -171,6 +185,18 @@ def _check(experiment: Experiment) -> None:
         raise BadInput("seeds must be a list of whole numbers ≥ 0")
     if not experiment.imbalance.factors:
         raise BadInput("imbalance.factors is empty; [1.0] is a balanced pool")
+
+
+def _check_types(owner: str, kind: type[Any], settings: Mapping[str, Any]) -> None:
+    """Check settings against the types that a dataclass declares; names that it does not have are left to others."""
+    declared = get_type_hints(kind)
+    for name, value in settings.items():
+        if name not in declared:
+            continue
+        try:
+            TypeAdapter(declared[name]).validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
+        except ValidationError as error:
+            raise BadInput(f"{owner}: {name} is {shown(value)}; {error.errors()[0]['msg']}") from error
 
 
 def _keys(items: tuple[Any, ...]) -> list[str]:

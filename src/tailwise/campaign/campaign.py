@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import BadFile, BadInput
+from ..files import resolved, with_home
 from ..types import Progress, unheard
 from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
 from .classes import (
@@ -59,7 +60,7 @@ class Campaign:
         Traceback (most recent call last):
         tailwise.errors.BadFile: no folder at ...no-such-folder; name the folder of your images
         """
-        home = Path(folder).expanduser().resolve()
+        home = resolved(folder)
         roots = _image_folders(images, home)
         _check_classes(classes)
         changed_settings(Settings(), settings)
@@ -251,7 +252,7 @@ class Campaign:
         `out` is another folder, or a file that is not there yet. With `dry_run` nothing is written, and the path is the
         file, or the folder that would hold it.
         """
-        place = self.folder / BACKUPS if out is None else Path(out).expanduser()
+        place = self.folder / BACKUPS if out is None else with_home(out)
         if out is not None and place.exists() and not place.is_dir():
             raise BadFile(f"{place} is there already; name a file that is not, or a folder")
         if dry_run:
@@ -330,7 +331,7 @@ class _TakenBackError(Exception):
 def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> list[Path]:
     """The folders of images, each there and none of them the campaign's own."""
     named = [images] if isinstance(images, str | Path) else list(images)
-    roots = [Path(one).expanduser().resolve() for one in named]
+    roots = [resolved(one) for one in named]
     for root in roots:
         if not root.is_dir():
             raise BadFile(f"no folder at {root}; name the folder of your images")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import BadFile, BadInput, LedgerFault, OlderLedger, TailwiseError, UnknownName
+from ..files import resolved
 from ..learn.feature_cache import remove_shard, shard_faults
 from .features import FOLDER as FEATURES
 from .features import embed
@@ -96,7 +97,7 @@ def mendable(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding
 
 def diagnose(folder: str | Path) -> list[Finding]:
     """As `examine`, for a folder whose ledger may be too damaged to be opened."""
-    home = Path(folder).expanduser().resolve()
+    home = resolved(folder)
     try:
         with Ledger.open(home, read_only=True) as ledger:
             return examine(ledger)

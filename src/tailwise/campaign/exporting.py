@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import BadFile, BadInput
+from ..files import with_home
 from ..types import Progress, unheard
 from .classes import list_classes
 from .formats import FORMATS, Format, Kind, Record
@@ -115,7 +116,7 @@ def write_export(
     dry_run: bool = False, report: Progress = unheard,
 ) -> Exported:  # fmt: skip
     """The same, with what was written and what was left out."""
-    ledger, place = ledger_of(campaign), Path(out).expanduser()
+    ledger, place = ledger_of(campaign), with_home(out)
     kind = FORMATS[format or format_of(place)]
     folders = list_folders(ledger)
     shares = shares_of(split)

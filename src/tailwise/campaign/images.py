@@ -12,6 +12,7 @@ from itertools import permutations
 from pathlib import Path, PurePath
 
 from ..errors import BadFile, UnknownName
+from ..files import resolved, with_home
 from ..types import Progress, unheard
 from .ledger import Ledger
 from .scanning import name_is_unicode, real_path, stamp_of
@@ -60,7 +61,7 @@ def index(ledger: Ledger, folder: str | Path, report: Progress = unheard) -> Ind
     """Bring the ledger up to date with a folder; may be interrupted at any time, and repeated."""
     from .indexing import index_folder
 
-    return index_folder(ledger, Path(folder).expanduser().resolve(), report)
+    return index_folder(ledger, resolved(folder), report)
 
 
 def list_folders(ledger: Ledger) -> dict[int, Path]:
@@ -169,7 +170,7 @@ def _by_folder_name(ledger: Ledger, name: str) -> list[sqlite3.Row]:
 def _by_whole_path(ledger: Ledger, name: str) -> list[sqlite3.Row]:
     """Rows of the file that a path leads to, as it is written or with its links resolved."""
     try:
-        whole = Path(name).expanduser().absolute()
+        whole = with_home(name).absolute()
         paths = {whole, whole.resolve()}
     except (OSError, RuntimeError, ValueError):  # too long, a circle of links, a NUL: no path at all
         return []

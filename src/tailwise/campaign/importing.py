@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..errors import BadInput
+from ..files import with_home
 from ..types import Progress, unheard
 from .answers import LATEST, Answer, record
 from .classes import add_classes, list_classes
@@ -148,7 +149,7 @@ def import_file(
     by_name: match images by their names even where their bytes are others.
     dry_run: write nothing, only say what would be done.
     """
-    ledger, place = ledger_of(campaign), Path(path).expanduser()
+    ledger, place = ledger_of(campaign), with_home(path)
     report(0.0, f"reading {place}")
     known = tuple(one.name for one in list_classes(ledger))
     loaded = FORMATS[format or guess_format(place)].read(place, known)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, OlderLedger, TailwiseError
+from ..files import resolved
 from .identity import Identity
 from .locks import WriterLock, holder_of, take_lock
 from .migrating import (
@@ -386,7 +387,7 @@ _INNER = ("SAVEPOINT inner", "RELEASE inner", ("ROLLBACK TO inner", "RELEASE inn
 
 
 def _home(folder: str | Path) -> Path:
-    return Path(folder).expanduser().resolve()
+    return resolved(folder)
 
 
 def _reading_from_now(connection: sqlite3.Connection) -> sqlite3.Connection:

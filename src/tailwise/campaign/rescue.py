@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..errors import BadFile
-from ..files import sync
+from ..files import resolved, sync
 from .ledger import BACKUPS, LEDGER_FILE
 from .locks import take_lock
 from .migrating import connect
@@ -52,7 +52,7 @@ def mend_ledger(folder: str | Path) -> Path:
 
     It is written anew from its own tables where these are whole; else the newest sound backup takes its place.
     """
-    home = Path(folder).expanduser().resolve()
+    home = resolved(folder)
     lock = take_lock(home, "doctor", wait=5.0)
     try:
         with lock.turn:
@@ -69,7 +69,7 @@ def restore_backup(folder: str | Path) -> Path:
 
     What was said after the backup is in the damaged file alone: an expert may be able to read it.
     """
-    home = Path(folder).expanduser().resolve()
+    home = resolved(folder)
     sound = sound_backups(home)
     if not sound:
         raise BadFile(f"no backup in {home / BACKUPS} is sound; keep {home / LEDGER_FILE} and ask an expert")

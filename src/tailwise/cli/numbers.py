@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import BadFile
-from ..files import is_file, no_file, read_npy
-from ..inputs import real_array
+from ..files import is_file, no_file, read_npy, shown_path
+from ..inputs import real_array, shown
 from ..types import Float64Array
 from .outcome import WrongUsage
 
@@ -42,7 +42,7 @@ def per_class(text: str, option: str, classes: int, *, missing: float = 0.0) -> 
     if numbers.shape != (classes,):
         held = f"{len(numbers)} numbers" if numbers.ndim == 1 else f"an array of shape {numbers.shape}"
         fault = BadFile if path.suffix.lower() in FILES else WrongUsage
-        raise fault(f"{option} {text} gives {held}, but the probabilities have {classes} classes")
+        raise fault(f"{option} {shown_path(text)} gives {held}, but the probabilities have {classes} classes")
     return numbers
 
 
@@ -115,7 +115,9 @@ def _csv_table(lines: list[list[str]], path: Path, option: str, classes: int, mi
         raise BadFile(f"{option}: {path} must hold one number per line, or columns class,count under that header")
     for at, row in rows[headed:]:
         if len(row) != width or not all(map(is_number, row)):
-            raise BadFile(f"{option}: line {at} of {path} reads {','.join(row)!r}; {width} number(s) were expected")
+            raise BadFile(
+                f"{option}: line {at} of {path} reads {shown(','.join(row))}; {width} number(s) were expected"
+            )
     if width == 1:
         return np.array([float(row[0]) for _, row in rows[headed:]])
     return spread(((_class(row[0], at, path, option), float(row[1])) for at, row in rows[1:]), option, classes, missing)
@@ -123,7 +125,7 @@ def _csv_table(lines: list[list[str]], path: Path, option: str, classes: int, mi
 
 def _class(text: str, line: int, path: Path, option: str) -> int:
     if not text.isdecimal() or len(text) > CLASS_DIGITS:
-        raise BadFile(f"{option}: line {line} of {path} names class {text!r}; classes are numbered 0, 1, 2, …")
+        raise BadFile(f"{option}: line {line} of {path} names class {shown(text)}; classes are numbered 0, 1, 2, …")
     return int(text)
 
 
@@ -138,14 +140,14 @@ def _json_list(text: str, path: Path) -> Float64Array:
 def _pair(text: str, option: str) -> tuple[int, float]:
     found = PAIR.match(text)
     if found is None:
-        raise WrongUsage(f"{option}: {text.strip()!r} is not of the form class=number, such as 7=41")
+        raise WrongUsage(f"{option}: {shown(text.strip())} is not of the form class=number, such as 7=41")
     return int(found[1]), _number(found[2], option)
 
 
 def _number(text: str, option: str) -> float:
     if not is_number(text):
         wanted = "give a list such as 5,3,0, or a .csv, .npy or .json file"
-        raise WrongUsage(f"{option}: {text.strip()!r} is neither a number nor such a file; {wanted}")
+        raise WrongUsage(f"{option}: {shown(text.strip())} is neither a number nor such a file; {wanted}")
     return float(text)
 
 

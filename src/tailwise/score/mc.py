@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..errors import BadInput
+from ..inputs import softmax_rows
 from ..types import Float64Array, FloatArray
 from .softmax import entropy
 
@@ -19,6 +21,9 @@ def bald(mc_proba: FloatArray) -> Float64Array:
     >>> bald(agree).round(4).tolist(), bald(disagree).round(4).tolist()
     ([0.0], [0.6931])
     """
+    mc_proba = softmax_rows(mc_proba, "mc_proba")
+    if mc_proba.ndim != 3 or not len(mc_proba):
+        raise BadInput(f"mc_proba must be (passes, images, classes), but has shape {mc_proba.shape}")
     passes, rows, classes = mc_proba.shape
     mean = np.zeros((rows, classes))  # float64 sums, one pass at a time
     inner = np.zeros(rows)

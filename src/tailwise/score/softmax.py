@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..errors import BadInput
+from ..inputs import softmax_rows
 from ..registry import Registry
 from ..scratch import Scratch
 from ..types import FloatArray
@@ -26,6 +28,7 @@ def entropy(proba: FloatArray) -> FloatArray:
     >>> entropy(np.array([[0.5, 0.5], [1.0, 0.0]])).round(4).tolist()
     [0.6931, 0.0]
     """
+    proba = _rows(proba)
     tiny = np.finfo(proba.dtype).tiny  # p·log(max(p, tiny)) is exactly 0 at p = 0
     logs = _LOGS.array(proba.shape, proba.dtype)  # (n, C)
     np.clip(proba, tiny, np.inf, out=logs)  # a third of the time of np.maximum
@@ -42,6 +45,7 @@ def margin(proba: FloatArray) -> FloatArray:
     >>> margin(np.array([[0.5, 0.4, 0.1], [1.0, 0.0, 0.0]])).round(4).tolist()
     [0.9, 0.0]
     """
+    proba = _rows(proba)
     if proba.shape[1] < 2:
         return np.zeros(len(proba), dtype=proba.dtype)
     top = np.partition(proba, -2, axis=1)[:, -2:]  # (n, 2), ascending
@@ -56,5 +60,15 @@ def least_confidence(proba: FloatArray) -> FloatArray:
     >>> least_confidence(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
     [0.5, 0.0]
     """
-    result: FloatArray = 1.0 - proba.max(axis=1)
+    result: FloatArray = 1.0 - _rows(proba).max(axis=1)
     return result
+
+
+def _rows(proba: FloatArray) -> FloatArray:
+    """A matrix of floats as it is, since the solver has checked its rows; anything else is read and checked first."""
+    if type(proba) is np.ndarray and proba.ndim == 2 and proba.dtype.kind == "f" and proba.shape[1]:
+        return proba
+    rows: FloatArray = softmax_rows(proba, "proba")
+    if rows.ndim != 2:
+        raise BadInput(f"proba must be a matrix (images × classes), but has shape {rows.shape}")
+    return rows

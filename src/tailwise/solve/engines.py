@@ -46,6 +46,6 @@ def _find(engine: str) -> Engine:
     known = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in known:
         forms = [LOCAL, *(f"{one}, {one}=HOST:PORT" for one in sorted(known))]
-        raise UnknownName(f"no engine is called {engine!r}; known: {', '.join(forms)}")
+        raise UnknownName(f"no engine is called {shown(engine)}; known: {', '.join(forms)}")
     found: Engine = known[name].load()
     return found

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BadFile
-from ..files import NPY_START, npy_header
+from ..files import NPY_START, npy_header, open_regular
 from ..scratch import Scratch
 from ..types import FloatArray, IntArray
 from .file_matrix import FileMatrix
@@ -122,7 +122,7 @@ def mapped_rows(array: np.memmap[Any, Any]) -> NpyMatrix | None:
 def map_npy(file: NpyFile) -> MappedFile:
     """Map a file that was looked at before, if it is still the same."""
     try:
-        with Path(file.path).open("rb") as opened:
+        with open_regular(file.path) as opened:
             size = os.fstat(opened.fileno()).st_size
             if size != file.size:
                 raise BadFile(_changed(file.path, f"it had {file.size} bytes and has {size}"))
@@ -199,7 +199,7 @@ def agreeing(store: Store, files: list[NpyFile]) -> tuple[NpyFile, ...]:
 
 def _local_header(file: Found) -> NpyFile:
     try:
-        with Path(file.path).open("rb") as opened:
+        with open_regular(file.path) as opened:
             start = opened.read(NPY_START)
     except OSError as error:
         raise BadFile(f"{file.path} cannot be read: {error.strerror or error}") from error

@@ -138,9 +138,10 @@ class Rows:
     def scan(self, score: Score | None, tolerance: float) -> tuple[Column, tuple[int, list[str]]]:
         """0 − score of every row (zeros without a score), how many rows are bad and why some are, from one pass."""
         column, found = self.new_column("scan", [(score, tolerance)] * self.shards)
-        if self.sparse and score is not None:
+        bad, problems = added_problems(found)
+        if self.sparse and score is not None and not bad:
             column.hidden = self.new_column("hidden_score", [(score,)] * self.shards)[0]
-        return column, added_problems(found)
+        return column, (bad, problems)
 
     def priced(self, cost: Column, y: Float64Array, *, roughly: bool = False) -> Column:
         """u − P·y in float64, or, roughly, a little less, from one pass."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import BadFile, BadInput, BadProbabilities
-from ..files import read_npy, with_home, write_whole
-from ..inputs import real_array, shown, whole_number
+from ..files import read_npy, reason, shown_path, with_home, write_whole
+from ..inputs import MOST_CLASSES, real_array, shown, whole_number
 from ..score.softmax import Score, entropy, least_confidence, margin
 from ..types import AnyMatrix, Float64Array, FloatArray, IntArray
 from .blocks import map_blocks, widen
@@ -47,7 +47,7 @@ class TopK:
 
     def __init__(self, values: FloatArray, classes: Any, count: int, folder: Path | None = None) -> None:  # noqa: ANN401 - integers of any kind
         values, classes = real_array(values, "values"), real_array(classes, "classes")
-        count = whole_number(count, "the number of classes", least=1)
+        count = whole_number(count, "the number of classes", least=1, most=MOST_CLASSES)
         self.values, self.classes, self.folder = values, classes, folder
         if values.ndim != 2 or values.shape != classes.shape or not np.issubdtype(classes.dtype, np.integer):
             raise BadInput(
@@ -81,12 +81,12 @@ class TopK:
             count = int(json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["classes"])
             values, classes = (read_npy(folder / name, mapped=True) for name in (VALUES, CLASSES))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise BadFile(f"{folder} cannot be read as a sparse softmax: {error}") from error
+            raise BadFile(f"{shown_path(folder)} cannot be read as a sparse softmax: {reason(error)}") from error
         return cls(values, classes, count, folder.absolute())
 
     def save(self, folder: str | Path) -> None:
         """Write values.npy, classes.npy and, last, the description that makes them a whole."""
-        folder = Path(folder)
+        folder = with_home(folder)
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / VALUES, self.values)
         np.save(folder / CLASSES, self.classes)
@@ -156,7 +156,8 @@ class TopK:
 
     def _rest(self, values: FloatArray) -> Rest:
         others = self.shape[1] - values.shape[1]
-        mass = np.maximum(1.0 - values.sum(axis=1, dtype=np.float64), 0.0)
+        with np.errstate(over="ignore"):  # rows that are not probabilities are found when they are looked at
+            mass = np.maximum(1.0 - values.sum(axis=1, dtype=np.float64), 0.0)
         if others == 0:
             return Rest(np.zeros(len(values)), np.zeros(len(values)), 0)
         # Rounding of what was kept may leave more than the others can hold: their even share then sets the limit.

@@ -15,6 +15,8 @@ from .base import Base, strategy
 from .kcenter import both_embeddings
 from .task import Task
 
+MOST_STEPS = 1e15
+
 
 @strategy
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class CoreSet(Base):
         super().__post_init__()
         whole_number(self.outliers, "outliers")
         if self.max_steps is not None:
-            whole_number(self.max_steps, "max_steps", but=", or None")
+            whole_number(self.max_steps, "max_steps", but=", or None", most=MOST_STEPS)
         if parse_balance(self.balance) != 0.0:
             raise BadInput(
                 "coreset has no balanced form: it chooses all centres at once by their radius alone; "
@@ -43,7 +45,7 @@ class CoreSet(Base):
         """`objective` is the radius, `bound` the smallest radius not ruled out."""
         pool, labelled = both_embeddings(task, predictions)
         found = robust_k_center(
-            pool, labelled, task.budget, outliers=self.outliers, time_limit=self.time_limit, max_steps=self.max_steps
+            pool, labelled, task.budget, outliers=self.outliers, time_limit=task.time_limit, max_steps=self.max_steps
         )
         return task.selection(
             found.indices, informativeness=-found.radius, lam=0.0, method=self.name, status=found.status,

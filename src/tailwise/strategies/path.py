@@ -119,7 +119,10 @@ def _by_rule(lams: Float64Array, l1: Float64Array) -> float:
 
 
 def _checked(lams: object) -> Float64Array:
-    values = real_array(lams, "lams").astype(np.float64).ravel()
+    given = real_array(lams, "lams")
+    if given.ndim > 1:
+        raise BadInput(f"lams must be a list of numbers, but has shape {given.shape}")
+    values = given.astype(np.float64).ravel()
     if not ((values >= 0) & (values <= LARGEST_SCORE)).all():
         raise BadInput(f"lams must be numbers from 0 to {LARGEST_SCORE:g}, but are {shown(values.tolist())}")
     return np.unique(np.append(0.0, values))

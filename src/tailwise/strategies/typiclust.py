@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from ..balance.target import Ranges
 from ..blas import one_blas_thread
 from ..errors import BadInput
-from ..inputs import real_array, whole_number
+from ..inputs import MOST_CLASSES, real_array, whole_number
 from ..solve.path import find_lam, score_scale
 from ..solve.shards import Column
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
@@ -135,7 +135,7 @@ def cold_start(embeddings: FloatArray, *, classes: int) -> Predictions:
     points = real_array(embeddings, "embeddings")
     if points.ndim != 2:
         raise BadInput(f"embeddings must be a matrix (images × features), but have shape {points.shape}")
-    count = whole_number(classes, "classes", least=1)
+    count = whole_number(classes, "classes", least=1, most=MOST_CLASSES)
     proba = np.broadcast_to(1 / count, (len(points), count))  # takes no memory
     return Predictions(proba, embeddings=points, labelled_embeddings=points[:0])
 

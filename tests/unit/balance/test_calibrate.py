@@ -217,9 +217,9 @@ def test_a_calibrated_model_has_a_small_error_and_a_boastful_one_a_large_one() -
     ("call", "complaint"),
     [
         (lambda proba: with_temperature(proba, 0.0), "temperature is 0.0"),
-        (lambda proba: shift_prior(proba, [1, 1], [1, 1, 1]), "trained has the shape"),
+        (lambda proba: shift_prior(proba, [1, 1], [1, 1, 1]), "trained shares must have 3 entries"),
         (lambda proba: shift_prior(proba, [1, 1, 1], [1, -1, 1]), "wanted shares"),
-        (lambda proba: estimate_prior(proba, [0, 0, 0]), "not all of them 0"),
+        (lambda proba: estimate_prior(proba, [0, 0, 0]), "trained shares are all 0"),
         (lambda proba: estimate_prior(proba, [1, 1, np.nan]), "trained shares"),
         (lambda proba: estimate_prior(proba, [1, 1, 1], pseudo_count=-1), "pseudo_count is -1"),
     ],

@@ -96,9 +96,9 @@ def test_a_wrong_value_is_named(old: str, new: str, complaint: str) -> None:
 def test_no_toml_no_file_and_no_preset_are_told_apart(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("name = ")
-    with pytest.raises(BadFile, match="is no TOML"):
+    with pytest.raises(BadFile, match="is not valid TOML"):
         read_experiment(broken)
-    with pytest.raises(BadFile, match="there is no file"):
+    with pytest.raises(BadFile, match="no file at"):
         read_experiment(tmp_path / "absent.toml")
     with pytest.raises(UnknownName, match=r"did you mean 'demo-digits'.*must end in \.toml"):
         read_experiment("demo-digit")
