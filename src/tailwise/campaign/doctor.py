@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import BadFile, BadInput, LedgerFault, OlderLedger, TailwiseError, UnknownName
 from ..files import resolved
-from ..learn.feature_cache import remove_shard, shard_faults
+from ..learn.feature_cache import ShardFault, remove_shard, shard_faults
 from .features import FOLDER as FEATURES
 from .features import embed
 from .images import ImageRow, folders_in_use, image_row, index, is_as_it_was, list_folders, quarantine
@@ -242,12 +242,18 @@ def _forgettable(ledger: Ledger, rows: Sequence[ImageRow]) -> list[int]:
 
 
 def _check_features(ledger: Ledger) -> list[Finding]:
-    faults = _feature_faults(ledger)
-    if not faults:
-        return []
-    path, reason = faults[0]
-    text = f"{many(len(faults), 'file of features is', 'files of features are')} damaged: {path.name} {reason}"
-    return [Finding("features", text, "warning", "remove them, and make the features again", len(faults))]
+    found, faults = [], _feature_faults(ledger)
+    damaged = [fault for fault in faults if fault.damaged]
+    locked = [fault for fault in faults if not fault.damaged]
+    if damaged:
+        what = many(len(damaged), "file of features is", "files of features are")
+        text = f"{what} damaged: {damaged[0].path.name} {damaged[0].reason}"
+        found.append(Finding("features", text, "warning", "remove them, and make the features again", len(damaged)))
+    if locked:  # they may be whole: nothing is removed
+        what = many(len(locked), "file of features", "files of features")
+        text = f"{what} could not be opened: {locked[0].path} {locked[0].reason}; check the permissions and the disk"
+        found.append(Finding("locked features", text, "warning", None, len(locked)))
+    return found
 
 
 def _check_models(ledger: Ledger) -> list[Finding]:
@@ -344,8 +350,9 @@ def _accept_changes(ledger: Ledger) -> None:
 
 
 def _mend_features(ledger: Ledger) -> None:
-    for path, _ in _feature_faults(ledger):
-        remove_shard(path)
+    for fault in _feature_faults(ledger):
+        if fault.damaged:
+            remove_shard(fault.path)
     embed(ledger, backbone=read_settings(ledger).backbone)
 
 
@@ -387,7 +394,7 @@ FIXES: dict[str, Callable[[Ledger], None]] = {
 """What can be mended, in the order in which it is: images before features, features before models."""
 
 
-def _feature_faults(ledger: Ledger) -> list[tuple[Path, str]]:
+def _feature_faults(ledger: Ledger) -> list[ShardFault]:
     folders = sorted(path for path in (ledger.files / FEATURES).glob("*") if path.is_dir())
     return [fault for folder in folders for fault in shard_faults(folder)]
 

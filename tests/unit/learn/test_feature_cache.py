@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tailwise.errors import BadFile
 from tailwise.learn.feature_cache import FeatureCache, remove_shard, shard_faults
 
 
@@ -84,7 +91,7 @@ def test_rows_of_another_width_are_missing(filled: tuple[Path, list[bytes], np.n
     cache = FeatureCache.open(folder)
     cache.add(stranger, np.ones((1, 3), np.float32))
     again = FeatureCache.open(folder)
-    widths = [features.shape[1] for features, _ in again.shards]
+    widths = [shard.width for shard in again.shards]
     rows, found = again.find_all([*names, *stranger])
     assert rows.shape[1] == widths[0]
     assert found.tolist() == ([True] * 300 + [False] if widths[0] == 7 else [False] * 300 + [True])
@@ -104,7 +111,7 @@ def test_faults_are_named_without_removing_anything_until_that_is_asked_for(
     keys_of = {path: path.with_name(path.name.replace(".npy", ".keys.npy")) for path in (first, second, third)}
     keys_of[third].unlink()
     before = sorted(folder.iterdir())
-    faults = dict(shard_faults(folder))
+    faults = {fault.path: fault.reason for fault in shard_faults(folder)}
     assert sorted(folder.iterdir()) == before
     assert faults[keys_of[first]] == "1 of 100 rows fail their checksum"
     assert "cannot be read" in faults[keys_of[second]]
@@ -113,3 +120,161 @@ def test_faults_are_named_without_removing_anything_until_that_is_asked_for(
         remove_shard(path)
     assert sorted(folder.iterdir()) == []
     assert FeatureCache.open(folder).find_all(names)[1].sum() == 0
+
+
+# Files that cannot be read now are kept
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    return {path.name: path.read_bytes() if path.is_file() else None for path in sorted(folder.iterdir())}
+
+
+FEW_FILES = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from tailwise.learn.feature_cache import FeatureCache
+names = [bytes([at // 256, at % 256]) * 8 for at in range(int(sys.argv[2]))]
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+cache = FeatureCache.open(Path(sys.argv[1]))
+rows, found = cache.find_all(names)
+print(len(cache.shards), found.sum(), rows.sum(), all(cache.find(name) is not None for name in names))
+"""
+
+
+def test_more_shards_than_a_process_may_open_files_are_all_read_and_kept(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    for at in range(100):
+        FeatureCache(tmp_path).add([bytes([0, at]) * 8], np.ones((1, 4), np.float32))
+    before = snapshot(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", FEW_FILES, tmp_path, "100"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["100", "100", "400.0", "True"]
+    assert snapshot(tmp_path) == before
+
+
+NO_FILES = """
+import os, resource, sys
+from pathlib import Path
+from tailwise.errors import BadFile
+from tailwise.learn.feature_cache import FeatureCache, shard_faults
+folder = Path(sys.argv[1])
+cache = FeatureCache.open(folder)
+name = next(iter(cache.places))
+held = []
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+try:
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    os.close(held.pop())  # one is left: for the folder's list, or for the first of a shard's files
+for ask in (lambda: cache.find(name), lambda: cache.find_all([name]), lambda: FeatureCache.open(folder)):
+    held.append(os.open(os.devnull, os.O_RDONLY))
+    try:
+        ask()
+        print("no error")
+    except BadFile as error:
+        print(error)
+    os.close(held.pop())
+"""
+
+
+def test_without_file_descriptors_it_is_an_error_and_nothing_is_removed(
+    filled: tuple[Path, list[bytes], np.ndarray],
+) -> None:
+    pytest.importorskip("resource")
+    before = snapshot(filled[0])
+    done = subprocess.run([sys.executable, "-c", NO_FILES, filled[0]], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        assert line.startswith(f"cannot read the features in {filled[0]}")
+        assert line.endswith(f"{os.strerror(errno.EMFILE)}; nothing was removed: try again")
+    assert snapshot(filled[0]) == before
+
+
+@pytest.mark.parametrize("ending", [".npy", ".keys.npy"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_folder_in_place_of_a_file_is_an_error_and_the_other_files_stay(
+    filled: tuple[Path, list[bytes], np.ndarray], ending: str, clean: bool
+) -> None:
+    folder = filled[0]
+    keys_file = min(folder.glob("*.keys.npy"))
+    path = keys_file if ending == ".keys.npy" else keys_file.with_name(keys_file.name.replace(".keys", ""))
+    path.rename(path.with_suffix(".kept"))
+    path.mkdir()
+    before = snapshot(folder)
+    with pytest.raises(BadFile, match="it is a folder, not a file; nothing was removed"):
+        FeatureCache.open(folder, clean=clean)
+    assert [(fault.path, fault.damaged) for fault in shard_faults(folder)] == [(keys_file, False)]
+    assert snapshot(folder) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_shard_without_permission_is_an_error_and_stays(filled: tuple[Path, list[bytes], np.ndarray]) -> None:
+    path = min(filled[0].glob("*.keys.npy"))
+    path.chmod(0)
+    try:
+        with pytest.raises(BadFile, match="Permission denied; nothing was removed"):
+            FeatureCache.open(filled[0])
+        assert [fault.damaged for fault in shard_faults(filled[0])] == [False]
+    finally:
+        path.chmod(stat.S_IRUSR | stat.S_IWUSR)
+    assert FeatureCache.open(filled[0]).find_all(filled[1])[1].all()
+
+
+def test_keys_without_features_are_missing_and_stay_until_they_are_back(
+    filled: tuple[Path, list[bytes], np.ndarray], tmp_path: Path
+) -> None:
+    folder, names, _ = filled
+    path = min(folder.glob("*.keys.npy"))
+    features = path.with_name(path.name.replace(".keys", ""))
+    shutil.move(features, tmp_path / "elsewhere")
+    assert FeatureCache.open(folder).find_all(names)[1].sum() == 200
+    shutil.move(tmp_path / "elsewhere", features)
+    assert FeatureCache.open(folder).find_all(names)[1].all()
+
+
+def test_a_shard_that_disappears_while_it_is_in_use_is_missing(filled: tuple[Path, list[bytes], np.ndarray]) -> None:
+    folder, names, _ = filled
+    cache = FeatureCache.open(folder)
+    for path in list(folder.iterdir()):
+        path.unlink()
+    assert not cache.find_all(names)[1].any()
+    assert cache.find(names[0]) is None
+
+
+def test_few_rows_of_a_shard_are_those_of_all(filled: tuple[Path, list[bytes], np.ndarray]) -> None:
+    folder, names, features = filled
+    cache = FeatureCache.open(folder)
+    for step in (1, 2, 7, 50, 99):
+        rows, found = cache.find_all(names[::step])
+        assert found.all()
+        assert np.array_equal(rows, features[::step])
+
+
+def test_the_same_image_twice_is_found_twice(filled: tuple[Path, list[bytes], np.ndarray]) -> None:
+    folder, names, features = filled
+    cache = FeatureCache.open(folder)
+    for chosen in ([0, 0, 2], [5, 5], [9, 7, 9, 8, 8], [0, 0, 99]):
+        rows, found = cache.find_all([names[at] for at in chosen])
+        assert found.all()
+        assert np.array_equal(rows, features[chosen])
+
+
+@pytest.mark.parametrize("cut", range(0, 200, 7))
+def test_every_damaged_start_of_a_file_is_found_and_removed(
+    filled: tuple[Path, list[bytes], np.ndarray], cut: int
+) -> None:
+    folder, names, _ = filled
+    for path in (
+        min(folder.glob("*.keys.npy")),
+        max(path for path in folder.glob("*.npy") if ".keys" not in path.name),
+    ):
+        content = bytearray(path.read_bytes())
+        content[cut % len(content)] ^= 0x15
+        path.write_bytes(content)
+    rows, found = FeatureCache.open(folder).find_all(names)
+    assert found.sum() >= 100
+    assert np.array_equal(rows[found], filled[2][found])
