@@ -1,6 +1,7 @@
 """Where a Ray that we start keeps its sockets and logs: a private folder, gone afterwards, even after a `kill -9`.
 
-A folder is held by a lock while its process lives; what a killed one left behind is removed by the next.
+Ray lets every user write into the folder that it is given. So that folder lies in another one, which only this user can
+enter. The outer one is locked while its process lives; what a killed process left behind is removed by the next.
 """
 
 from __future__ import annotations
@@ -17,19 +18,22 @@ from ..processes import lock_file, unlock_file
 
 PREFIX = "tailwise-ray-"
 LOCK_FILE = "lock"
-LONGEST = 40  # bytes: the path of a socket below it may have 107 in all, and Ray needs the rest
+INNER = "s"
+LONGEST = 15  # bytes: the path of a socket may have 103 on macOS; our names take 24 of them, those of Ray up to 64
 LEFT_ALONE = 60.0  # seconds: a younger folder may be about to be locked
 
 
 @contextmanager
 def session_folder() -> Iterator[Path]:
-    """A new folder that only this user can enter."""
+    """A new folder that only this user can reach."""
     home = _home()
     remove_left_behind(home)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
     descriptor = lock_file(folder / LOCK_FILE)
     try:
-        yield folder
+        inner = folder / INNER
+        inner.mkdir()
+        yield inner
     finally:
         if descriptor is not None:  # nobody else could lock a folder that is this new
             unlock_file(descriptor)

@@ -114,6 +114,33 @@ def test_nobody_joins_without_the_token_and_whoever_has_it_does_and_leaves_it_ru
     assert cluster.cpus == 2
 
 
+@pytest.mark.skipif(os.name == "nt", reason="folders have no modes")
+def test_no_other_user_can_reach_the_folder_of_a_session(cluster: Cluster) -> None:
+    import ray
+
+    assert cluster.started
+    inner = Path(ray._private.worker._global_node.get_session_dir_path()).parent
+    assert inner.parent.name.startswith(folders.PREFIX)
+    assert inner.parent.stat().st_mode & 0o777 == 0o700
+    assert any(path.is_socket() for path in inner.rglob("*"))  # it is the one that Ray uses
+
+
+def test_a_session_starts_where_the_folder_for_temporary_files_has_a_long_name() -> None:
+    """Its sockets need a short one."""
+    code = "from tailwise.scale.cluster import connect\nwith connect('ray', cpus=1) as cluster: print(cluster.cpus)"
+    known = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    for length in (folders.LONGEST, 40):
+        place = Path("/tmp") / f"{os.getpid():07d}".ljust(length - len("/tmp/"), "x")
+        place.mkdir()
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", code], env=known | {"TMPDIR": str(place)}, capture_output=True, text=True
+            )
+        finally:
+            place.rmdir()  # which says that it is empty
+        assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
 def test_workers_have_one_thread_each(cluster: Cluster) -> None:
     import ray
 
@@ -230,13 +257,14 @@ def test_folders_of_killed_sessions_are_removed_and_those_of_living_ones_are_not
             gone, stays = (Path(one.stdout.readline().strip()) for one in (killed, living))  # type: ignore[union-attr]
             killed.send_signal(signal.SIGKILL)
             killed.wait()
+            gone, stays = gone.parent, stays.parent  # what is held is the outer folder, which nobody else may enter
             for folder in (gone, stays):
                 assert folder.stat().st_mode & 0o777 == 0o700
                 os.utime(folder, (0, 0))
             foreign = tmp_path / "tailwise-other"
             foreign.mkdir()
             with folders.session_folder() as mine:
-                assert {path.name for path in tmp_path.iterdir()} == {mine.name, stays.name, foreign.name}
-            assert not mine.exists()
+                assert {path.name for path in tmp_path.iterdir()} == {mine.parent.name, stays.name, foreign.name}
+            assert not mine.parent.exists()
         finally:
             living.kill()
