@@ -209,6 +209,25 @@ def test_damaged_features_are_found_and_made_again(studio: Any, damage: str) -> 
     assert np.array_equal(again.features, before)
 
 
+def test_features_that_cannot_be_opened_are_reported_and_never_removed(studio: Any) -> None:  # noqa: ANN401
+    embed(studio.ledger, backbone="simple")
+    folder = studio.ledger.folder / "features" / "simple-1"
+    keys = next(folder.glob("*.keys.npy"))
+    features = keys.with_name(keys.name.replace(".keys", ""))
+    kept = features.rename(folder / "kept")
+    features.mkdir()  # cannot be read as a file, whoever asks
+    found = only(examine(studio.campaign))
+    assert (found.name, found.fix, found.count) == ("locked features", None, 1)
+    assert "it is a folder, not a file" in found.what
+    with pytest.raises(BadFile, match="nothing was removed"):
+        embed(studio.ledger, backbone="simple")
+    assert keys.is_file()
+    features.rmdir()
+    kept.rename(features)
+    assert examine(studio.campaign) == []
+    assert embed(studio.ledger, backbone="simple").made == 0
+
+
 @pytest.mark.parametrize("damage", ["gone", "bit"])
 def test_damaged_models_are_found_and_made_again(studio: Any, damage: str) -> None:  # noqa: ANN401
     row = list_models(studio.ledger)[0]

@@ -1,4 +1,4 @@
-"""A folder of copies, whole or absent: written beside its place, moved there at the end. Images are only copied.
+"""A folder of copies, whole or absent: written next to its place, moved there at the end. Images are only copied.
 
 The folder says what it holds in classes.json and, row by row, in records.csv.
 """
@@ -6,9 +6,6 @@ The folder says what it holds in classes.json and, row by row, in records.csv.
 from __future__ import annotations
 
 import hashlib
-import os
-import secrets
-import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +19,7 @@ from . import classes_file
 from .base import Record, Source
 from .classes_file import ClassesFile, read_classes_file
 from .safe_names import Taken, stem_and_ending
+from .staging import CONTENT, OLD, staging_folder
 from .table import FILE, csv_of, files_of, header_of, parse_csv, records_of, row_of
 from .untrusted import CUT, read_text
 
@@ -34,22 +32,16 @@ CHUNK = 1 << 20
 def fresh_folder(out: Path) -> Iterator[Path]:
     """A folder to fill, which takes the place of `out` if nothing fails; an export of ours there is replaced."""
     final = out.resolve()
-    mark = secrets.token_hex(4)
-    beside, old = (final.with_name(f".{final.name}.{mark}.{ending}") for ending in ("part", "old"))
     try:
         check_free(final)
-        beside.mkdir()
-        yield beside
-        check_free(final)  # an export takes long enough for somebody to put something there
-        if final.exists():
-            final.rename(old)
-        beside.rename(final)
+        with staging_folder(final) as staged:
+            yield staged / CONTENT
+            check_free(final)  # an export takes long enough for somebody to put something there
+            if final.exists():
+                final.rename(staged / OLD)
+            (staged / CONTENT).rename(final)
     except OSError as error:
         raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-        if os.path.lexists(final):  # not so if the last rename failed: then the old folder is all there is
-            shutil.rmtree(old, ignore_errors=True)
 
 
 def check_folder(out: Path) -> None:
