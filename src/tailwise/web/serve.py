@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .server import Server
 
 PORTS_TRIED = 20
+STOPPING = ("SIGINT", "SIGTERM", "SIGBREAK")  # the last on Windows
+TAKEN = (errno.EADDRINUSE, getattr(errno, "WSAEACCES", errno.EADDRINUSE))  # Windows has two errors for a taken port
 LAST_PORT = 65_535
 PURPOSE = "the labelling page"
 START_SECONDS = 30.0
@@ -190,7 +192,7 @@ def _bound(host: str, port: int) -> socket.socket | None:
         listener.listen(128)
     except OSError as error:
         listener.close()
-        if error.errno == errno.EADDRINUSE:
+        if error.errno in TAKEN:
             return None
         what = error.strerror or str(error)
         raise BadInput(f"cannot listen on {host or 'this machine'}, port {port}: {what}; take another") from error
@@ -199,12 +201,13 @@ def _bound(host: str, port: int) -> socket.socket | None:
 
 @contextlib.contextmanager
 def _stopped_by_signals(server: Server) -> Iterator[None]:
-    """SIGINT and SIGTERM stop the server softly; afterwards they mean what they meant before."""
+    """SIGINT, SIGTERM and Ctrl-Break stop the server softly; afterwards they mean what they meant before."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.stop()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    breaks = [signal.Signals[name] for name in STOPPING if name in signal.Signals.__members__]
+    before = {number: signal.signal(number, stop) for number in breaks}
     try:
         yield
     finally:
