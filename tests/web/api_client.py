@@ -114,8 +114,8 @@ def exchange(port: int, *parts: bytes, patience: float = 10.0) -> Raw:
         return read_answer(line)
 
 
-def read_answer(line: socket.socket) -> Raw:
-    received = b""
+def read_answer(line: socket.socket, received: bytes = b"") -> Raw:
+    """An answer of which some bytes may have been received already."""
     while b"\r\n\r\n" not in received:
         more = line.recv(65536)
         assert more, received

@@ -12,14 +12,14 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from ..campaign.campaign import Campaign
 from ..errors import BadInput, MissingExtra
-from .settings import EVERYWHERE, FIRST_PORT, WebSettings, is_host_name
+from .settings import EVERYWHERE, FIRST_PORT, Limits, WebSettings, is_host_name
 from .token import campaign_token
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ TAKEN = (errno.EADDRINUSE, getattr(errno, "WSAEACCES", errno.EADDRINUSE))  # Win
 LAST_PORT = 65_535
 PURPOSE = "the labelling page"
 START_SECONDS = 30.0
+BACKLOG = 1024  # connections that wait to be accepted; systems lower it to what they allow
 NOWHERE = ("192.0.2.1", 9)  # an address for documentation; a datagram socket "connects" without sending anything
 UNKNOWN_YET = "x" * 32  # in place of the token, while the other settings are checked
 
@@ -50,6 +51,7 @@ class Options:
     blind: bool = False
     ml_backend: bool = False
     open_browser: bool = False
+    limits: Limits = field(default_factory=Limits)  # of its connections
 
     def __post_init__(self) -> None:
         """Programs give what they like; the command line has looked already."""
@@ -109,7 +111,8 @@ def _prepared(named: Campaign | str | Path, options: Options, tell: Tell) -> Ite
         token = campaign_token(campaign.folder, renew=options.new_token) if options.with_token else None
         settings = replace(settings, token=token, port=listener.getsockname()[1])
         serving = _serving(settings)
-        yield Server(make_app(campaign, settings), listener, lambda: _announce(serving, options, tell)), serving
+        app = make_app(campaign, settings)
+        yield Server(app, listener, lambda: _announce(serving, options, tell), options.limits), serving
 
 
 def _opened(named: Campaign | str | Path) -> contextlib.AbstractContextManager[Campaign]:
@@ -189,7 +192,7 @@ def _bound(host: str, port: int) -> socket.socket | None:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         # Listening shows whether another has the port: two may bind it.
-        listener.listen(128)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         if error.errno in TAKEN:
