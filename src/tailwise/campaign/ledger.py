@@ -36,6 +36,7 @@ from .migrating import (
     read_steps,
     schema_of,
 )  # fmt: skip
+from .private import make_home
 
 LEDGER_FILE = "campaign.sqlite"
 BACKUPS = "backups"
@@ -83,7 +84,7 @@ class Ledger:
         """Make a folder with an empty ledger, and open it for writing."""
         home = _home(folder)
         try:
-            home.mkdir(parents=True, exist_ok=True)
+            make_home(home)
         except OSError as error:
             raise BadFile(f"cannot make the folder {home}: {error.strerror or error}") from error
         lock = take_lock(home, purpose, wait)

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from ..errors import BadFile, LedgerBusy
 from ..files import sync
+from .private import make_file, make_folder
 
 FOLDER = Path(__file__).with_name("migrations")
 APPLICATION = int.from_bytes(b"TLWS", "big")
@@ -129,7 +130,7 @@ def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
                 _copy_and_step(old, new, steps)
                 _check(old, new, path)
         except BaseException:
-            _beside(path)
+            _remove(beside)
             raise
     _put_in_place(beside, path)
     return kept
@@ -144,7 +145,7 @@ def _copy_and_step(old: sqlite3.Connection, new: sqlite3.Connection, steps: Sequ
 
 def back_up(connection: sqlite3.Connection, folder: Path, why: str) -> Path:
     """A whole copy of an open ledger in a folder, named by the time and the reason."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     final = folder / f"campaign-{stamp}-{why}.sqlite"
     beside = _beside(final)
@@ -156,11 +157,16 @@ def back_up(connection: sqlite3.Connection, folder: Path, why: str) -> Path:
 
 
 def _beside(path: Path) -> Path:
-    """A place for a file that is not whole yet; what a crash left there is removed."""
+    """An empty file to become another one when it is whole; what a crash left in its place is removed."""
     beside = path.with_name(f".{path.name}.part")
+    _remove(beside)
+    make_file(beside, like=path)
+    return beside
+
+
+def _remove(beside: Path) -> None:
     for left in (beside, _journal(beside)):
         left.unlink(missing_ok=True)
-    return beside
 
 
 def _take(connection: sqlite3.Connection, steps: Sequence[Step]) -> None:

@@ -18,6 +18,7 @@ from ..files import resolved, sync
 from .ledger import BACKUPS, LEDGER_FILE
 from .locks import take_lock
 from .migrating import connect
+from .private import make_file, make_folder
 
 UNREADABLE = (sqlite3.DatabaseError, OSError)
 
@@ -77,6 +78,8 @@ def restore_backup(folder: str | Path) -> Path:
     try:
         with lock.turn:
             new = home / f".{LEDGER_FILE}.part"
+            new.unlink(missing_ok=True)
+            make_file(new, like=home / LEDGER_FILE)
             shutil.copyfile(sound[-1], new)
             return _put_in_place(home, new)
     finally:
@@ -95,6 +98,7 @@ def _written_anew(folder: Path, target: Path, backups: list[Path]) -> bool:
     """
     target.unlink(missing_ok=True)
     try:
+        make_file(target, like=folder / LEDGER_FILE)
         with closing(connect(folder / LEDGER_FILE, "ro")) as old, closing(connect(target, "rwc")) as new:
             _copy_tables(old, new)
         with closing(connect(target, "ro")) as connection:
@@ -145,7 +149,7 @@ def _put_in_place(home: Path, new: Path) -> Path:
     """Rename a file to be the ledger; the old one goes to the backups, with what SQLite keeps beside it."""
     ledger = home / LEDGER_FILE
     kept = home / BACKUPS / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.sqlite"
-    kept.parent.mkdir(exist_ok=True)
+    make_folder(kept.parent)
     sync(new)
     if ledger.exists():
         ledger.replace(kept)

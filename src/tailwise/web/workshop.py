@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..campaign.ledger import LEDGER_FILE, Ledger
+from ..campaign.private import make_folder
 
 PREFIX = ".job-"
 
@@ -20,7 +21,7 @@ PREFIX = ".job-"
 def workshop(ledger: Ledger) -> Iterator[Path]:
     """A folder that is a campaign of its own, removed at the end."""
     folder = ledger.folder / f"{PREFIX}{secrets.token_hex(8)}"
-    folder.mkdir()
+    make_folder(folder)
     try:
         ledger.back_up("job").replace(folder / LEDGER_FILE)
         yield folder
