@@ -12,6 +12,7 @@
     ├── UnknownName (KeyError)           a name that is not in a registry
     ├── LedgerBusy (RuntimeError)        another program holds the campaign's ledger
     ├── NewerLedger (RuntimeError)       a campaign that a newer Tailwise has written
+    ├── OutOfFiles (RuntimeError)        too many files are open: no fault of the file that was asked for
     ├── MissingExtra (ImportError)       an optional dependency is needed and absent
     ├── ClusterLost (RuntimeError)       a cluster that has no room, or loses what it holds again and again
     └── SolverFailed (RuntimeError)      HiGHS ended in a state that cannot be used, or a bound is wrong
@@ -72,6 +73,10 @@ class LedgerBusy(TailwiseError, RuntimeError):
 
 class NewerLedger(TailwiseError, RuntimeError):
     """A campaign that a newer Tailwise has written."""
+
+
+class OutOfFiles(TailwiseError, RuntimeError):
+    """Too many files are open in this process or on this machine; nothing is wrong with the file that was asked for."""
 
 
 class MissingExtra(TailwiseError, ImportError):

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .errors import BadFile, BadInput
+from .errors import BadFile, BadInput, OutOfFiles
 from .inputs import shown
 
 NPY_MAGIC = b"\x93NUMPY"
@@ -82,7 +82,8 @@ def with_home(path: str | os.PathLike[str]) -> Path:
 def open_regular(path: str | Path) -> io.BufferedReader:
     """Open a regular file for reading; a folder, pipe, socket or device raises an OSError at once.
 
-    A plain `open` of a pipe waits for a writer, perhaps for ever. Links are followed.
+    A plain `open` of a pipe waits for a writer, perhaps for ever. Links are followed. Where too many files are open,
+    OutOfFiles is raised, which is no OSError: nobody should take it for a fault of the file.
     """
     # The flags exist on some systems only. Nothing but a pipe or a device heeds O_NONBLOCK.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
@@ -93,6 +94,7 @@ def open_regular(path: str | Path) -> io.BufferedReader:
             raise _folder_error(path) from None
         raise
     except OSError as error:
+        check_open_files(error)
         if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):  # Linux and macOS of a socket
             raise _kind_error(path, "a socket") from error
         raise
@@ -108,6 +110,15 @@ def read_regular(path: str | Path) -> bytes:
     """The bytes of a regular file; see `open_regular`."""
     with open_regular(path) as file:
         return file.read()
+
+
+def check_open_files(error: OSError) -> None:
+    """Raise OutOfFiles for an error that says that too many files are open."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        raise OutOfFiles(
+            "too many files are open, so that none can be read now; close other programs, or raise the limit "
+            "(ulimit -n), and try again"
+        ) from error
 
 
 def _check_regular(path: str | Path, mode: int) -> None:

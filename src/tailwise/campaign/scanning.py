@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import BadFile
-from ..files import open_regular
+from ..files import check_open_files, open_regular
 from ..pool.decode import read_header
 from .ledger import LEDGER_FILE
 
@@ -134,6 +134,7 @@ def _entries(root: Path, folder: Path, faults: list[tuple[str, str]]) -> list[os
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
+        check_open_files(error)
         if folder == root:
             raise BadFile(f"cannot list {folder}: {error.strerror}") from error
         faults.append((_name(root, str(folder)), f"the folder cannot be listed ({error.strerror})"))

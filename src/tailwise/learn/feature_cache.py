@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadFile
-from ..files import NPY_START, npy_bytes, npy_header, open_regular, read_regular, write_whole
+from ..errors import BadFile, OutOfFiles
+from ..files import NPY_START, check_open_files, npy_bytes, npy_header, open_regular, read_regular, write_whole
 from ..pool.images import InputArray
 from ..types import BoolArray
 
@@ -178,7 +178,7 @@ def shard_faults(folder: Path) -> list[ShardFault]:
             faults.append(ShardFault(path, f"has no {_features_of(path).name}", damaged=True))
         except DamagedShardError as error:
             faults.append(ShardFault(path, f"cannot be read ({error})", damaged=True))
-        except (BadFile, OSError) as error:
+        except (BadFile, OutOfFiles, OSError) as error:
             faults.append(ShardFault(path, f"cannot be read ({error})", damaged=False))
     known = {*keys_files, *(_features_of(path) for path in keys_files)}
     strays = [path for path in sorted(folder.glob("*.npy")) if path not in known]
@@ -205,6 +205,7 @@ def _keys_files(folder: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
+        check_open_files(error)
         raise _unreadable(folder, error) from error
 
 
