@@ -5,6 +5,7 @@ True
 """
 
 from . import cifar, digits, features, folder, idx, tiny_imagenet  # each registers its pools
+from .content import pool_content
 from .images import BadImage, Inputs, LabelledImages, Pool, Subset, read_all
 from .registry import POOLS, load_pool
 from .split import Split, Tail, split
@@ -24,6 +25,7 @@ __all__ = [
     "folder",
     "idx",
     "load_pool",
+    "pool_content",
     "read_all",
     "split",
     "tiny_imagenet",

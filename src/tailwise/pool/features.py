@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import open_regular
 from ..types import BoolArray, FloatArray, IntArray
+from .content import content_of
 from .images import LabelledImages, Pool
 from .registry import POOLS
 
@@ -50,6 +51,7 @@ def features(path: Path | None = None, *, scale: bool = True, classes: int | Non
     if train.features.shape[1] != test.features.shape[1]:
         raise BadFile(f"{path}: x_train has {train.features.shape[1]} columns, but x_test {test.features.shape[1]}")
     names = _class_names(arrays, train, test, path)
+    content = content_of(*(LabelledImages(half.features, half.labels, names) for half in (train, test)))
     if classes is not None:
         if not 1 <= classes <= len(names):
             raise BadInput(f"asked for the first {classes} classes of {path}, but it has {len(names)}")
@@ -58,7 +60,8 @@ def features(path: Path | None = None, *, scale: bool = True, classes: int | Non
     x_train, x_test = (half.features / np.float32(divisor) for half in (train, test))
     name = path.stem if classes is None else f"{path.stem} (first {classes})"
     kept = names[:classes]
-    return Pool(name, LabelledImages(x_train, train.labels, kept), LabelledImages(x_test, test.labels, kept))
+    halves = LabelledImages(x_train, train.labels, kept), LabelledImages(x_test, test.labels, kept)
+    return Pool(name, *halves, content=content)
 
 
 def common_scale(features: FloatArray) -> float:

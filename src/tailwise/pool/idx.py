@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..errors import BadFile
 from ..files import open_regular
 from ..types import IntArray
+from .content import array_digest
 from .fetch import cache_folder
 from .images import InputArray, LabelledImages, Pool
 from .registry import POOLS
@@ -42,6 +43,10 @@ class Grey:
 
     def __getitem__(self, indices: IntArray, /) -> InputArray:
         return np.repeat(self.pixels[indices][..., None], 3, axis=-1)
+
+    def digest(self, rows: IntArray) -> bytes:
+        """Of the one channel."""
+        return array_digest(self.pixels[rows])
 
 
 @POOLS.register("mnist")

@@ -96,3 +96,5 @@ class Pool:
     train: LabelledImages
     test: LabelledImages
     bad: tuple[BadImage, ...] = ()
+    content: str = ""
+    """Its identity where the loader knows it better than `content_of`, say before rounding; else empty."""

@@ -20,6 +20,7 @@ from ..errors import BadFile
 from ..files import open_regular
 from ..processes import cores
 from ..types import IntArray
+from .content import MOST_HASHED, array_digest, joined_digest, sample_of
 from .decode import read_pixels
 from .images import InputArray
 
@@ -61,6 +62,20 @@ class Files:
             pass
         return pixels
 
+    def digest(self, rows: IntArray) -> bytes:
+        """Of names, sizes and bytes; where the files are large, of the bytes of some."""
+        names = [self.names[row] for row in rows]
+        sizes = np.fromiter(in_threads(lambda name: size_below(self.root, name), names), np.int64, len(names))
+        places = np.arange(len(names))
+        read = places if sizes.sum() <= MOST_HASHED else sample_of(places)
+
+        def hashed(place: int) -> bytes:
+            with open_below(self.root, names[place]) as file:
+                return joined_digest([file.read()])
+
+        stored = "\n".join(names).replace("\\", "/").encode("utf-8", "surrogatepass")
+        return joined_digest([stored, array_digest(sizes), *in_threads(hashed, read.tolist())])
+
 
 def open_below(root: Path, name: str) -> IO[bytes]:
     """Open a file below a folder or in a .zip for reading."""
@@ -70,6 +85,16 @@ def open_below(root: Path, name: str) -> IO[bytes]:
         return io.BytesIO(_unzipped(root, name))
     except OSError as error:
         raise BadFile(f"cannot read {root / name}: {error.strerror or error}; was it moved?") from error
+
+
+def size_below(root: Path, name: str) -> int:
+    """Bytes of a file below a folder or in a .zip."""
+    try:
+        if root.is_dir():
+            return (root / name).stat().st_size
+        return _zip(root, os.getpid())[0].getinfo(name).file_size
+    except (OSError, KeyError) as error:
+        raise BadFile(f"cannot read {root / name}: {error}; was it moved?") from error
 
 
 def names_below(root: Path) -> list[str]:
