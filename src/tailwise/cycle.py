@@ -5,6 +5,7 @@ Arrays and models in, a `Choice` out. Who gives the labels, an oracle or people,
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,6 +31,15 @@ class Asking:
     vaal: VaalSettings | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """How long the parts of choosing a batch took."""
+
+    calibrate: float
+    predict: float
+    select: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
     """A batch, the calibration that its expected counts rest on, and what the model says of the classes' shares."""
@@ -37,6 +47,7 @@ class Choice:
     selection: Selection
     calibration: Calibration
     shares: Float64Array  # (C,) of all images, see `class_shares`
+    seconds: Seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,18 +74,22 @@ def choose(
     asking: Asking = Asking(), seed: int = 0, report: Progress = unheard,  # noqa: B008 - frozen
 ) -> Choice:  # fmt: skip
     """Ask the model what the strategy needs to know, calibrate it, and select."""
+    started = time.perf_counter()
     calibration = fit_calibrated(
         learner, labelled.inputs, labelled.labels, classes=labelled.classes, kind=asking.calibration,
         folds=asking.folds, seed=seed, report=report,
     )  # fmt: skip
+    fitted = time.perf_counter()
     predictions = predict(strategy.needs, model, labelled, pool, asking=asking, seed=seed, report=report)
+    predicted = time.perf_counter()
     calibrated = calibration.apply(np.asarray(predictions.proba))
     report(0.0, f"choosing {budget} of {len(pool):,}")
     selection = strategy.select(
         replace(predictions, proba=calibrated), budget, counts=labelled.counts(), seed=seed,
         report=lambda line: report(0.0, line),
     )  # fmt: skip
-    return Choice(selection, calibration, class_shares(labelled, np.asarray(predictions.proba)))
+    seconds = Seconds(fitted - started, predicted - fitted, time.perf_counter() - predicted)
+    return Choice(selection, calibration, class_shares(labelled, np.asarray(predictions.proba)), seconds)
 
 
 def class_shares(labelled: LabelledImages, pool_proba: FloatArray) -> Float64Array:

@@ -5,6 +5,7 @@ A cycle's row describes the model trained on what was labelled then, and the bat
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -42,10 +43,12 @@ class Row:
     realised: tuple[int, ...]  # (C,) true counts of the batch
     temperature: float  # 1 where not calibrated
     seconds_fit: float
-    seconds_predict: float
-    seconds_select: float
+    seconds_predict: float  # what the strategy asks about the pool: softmax, embeddings, passes, VAAL's nets
+    seconds_select: float  # from there to the batch
     version: str
     status: str = ""  # of the batch's certificate; only after "time limit" do the picks depend on the machine's speed
+    seconds_calibrate: float = math.nan  # fitting the calibration on folds of the labelled set
+    seconds_test: float = math.nan  # scoring the test set
 
     @property
     def method(self) -> str:

@@ -30,7 +30,9 @@ from ..types import IntArray
 from .results import Row
 from .trials import Trial
 
-NOT_REPEATABLE = ("seconds_fit", "seconds_predict", "seconds_select")  # all else is the same in every run
+NOT_REPEATABLE = (  # all else is the same in every run
+    "seconds_fit", "seconds_predict", "seconds_select", "seconds_calibrate", "seconds_test",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from .._version import __version__
 from ..balance.measure import l1_score
 from ..blas import one_blas_thread
-from ..cycle import Asking, Choice, Marks, choose, class_shares, fit, mark
+from ..cycle import Asking, Choice, Marks, Seconds, choose, class_shares, fit, mark
 from ..errors import BadFile
 from ..learn import make_learner
 from ..learn.base import Learner, Model
@@ -122,9 +122,15 @@ def _run_cycle(trial: Trial, world: World, store: Store, done: list[Cycle], numb
             min(trial.experiment.budget, len(left)), asking=_asking(trial.experiment),
             seed=seed_of(trial.seed, number, "select"), report=report,
         )  # fmt: skip
-    chosen = time.perf_counter()
-    marks = mark(model, world.pool.test, choice.shares if choice else _last_shares(world, model, labelled, left))
-    seconds = (fitted - started, time.perf_counter() - chosen, chosen - fitted)
+    asked = time.perf_counter()
+    shares = choice.shares if choice else _last_shares(world, model, labelled, left)
+    spent = choice.seconds if choice else Seconds(0.0, time.perf_counter() - asked, 0.0)
+    tested = time.perf_counter()
+    marks = mark(model, world.pool.test, shares)
+    seconds = {
+        "seconds_fit": fitted - started, "seconds_calibrate": spent.calibrate, "seconds_predict": spent.predict,
+        "seconds_select": spent.select, "seconds_test": time.perf_counter() - tested,
+    }  # fmt: skip
     picks = left[choice.selection.indices] if choice else NOWHERE
     return Cycle(_row(trial, world, number, labelled, left, marks, choice, picks, seconds), picks)
 
@@ -168,7 +174,7 @@ def seed_of(seed: int, cycle: int, purpose: str) -> int:
 
 def _row(
     trial: Trial, world: World, number: int, labelled: IntArray, left: IntArray, marks: Marks,
-    choice: Choice | None, picks: IntArray, seconds: tuple[float, float, float],
+    choice: Choice | None, picks: IntArray, seconds: dict[str, float],
 ) -> Row:  # fmt: skip
     train, tail = world.train, world.split.tail
     counts = train.take(labelled).counts() if len(labelled) else np.zeros(train.classes, dtype=np.int64)
@@ -203,11 +209,9 @@ def _row(
         expected=tuple(batch.expected_counts.tolist()) if batch else (),
         realised=tuple(realised.tolist()) if batch else (),
         temperature=choice.calibration.temperature if choice else np.nan,
-        seconds_fit=seconds[0],
-        seconds_predict=seconds[1],
-        seconds_select=seconds[2],
         version=__version__,
         status=batch.status if batch else "",
+        **seconds,
     )
 
 

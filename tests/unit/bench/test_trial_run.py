@@ -1,15 +1,22 @@
-"""What a trial starts from: the worlds of the paper's presets, with the counts of the paper."""
+"""What a trial starts from, with the counts of the paper, and how long the parts of its cycles take."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from tailwise.bench.config import Experiment, PoolPart, read_experiment
+from tailwise.bench import trial_run
+from tailwise.bench.config import Experiment, PoolPart, parse_experiment, read_experiment
+from tailwise.bench.store import Store
 from tailwise.bench.trial_run import World, open_world
 from tailwise.bench.trials import trials_of
+from tailwise.learn import make_learner
+from tailwise.learn.base import Model
+from tailwise.pool.images import Inputs
 
 # PAPER: preset, classes, images per class; by imbalance factor the images of a frequent and a rare class in the pool,
 # and of all images with the first set.
@@ -53,3 +60,58 @@ def first_of_each_factor(experiment: Experiment) -> list:
     for trial in trials_of(experiment):
         found.setdefault(trial.factor, trial)
     return list(found.values())
+
+
+class Clock:
+    """A clock that stands still until somebody moves it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """A linear model for which every fit and every prediction takes a known time."""
+
+    name: ClassVar[str] = "clocked"
+    clock: Clock
+    model: Model | None = None
+    classes: int = 10
+
+    def fit(self, inputs: Inputs, labels: np.ndarray, **settings: Any) -> Clocked:  # noqa: ANN401 - a learner's
+        self.clock.now += 1000 if len(inputs) in (30, 50) else 1  # else folds of the calibration
+        settings = {name: value for name, value in settings.items() if name != "checkpoint"}
+        return replace(self, model=make_learner("linear").fit(inputs, labels, **settings))
+
+    def predict_proba(self, inputs: Inputs) -> np.ndarray:
+        assert self.model is not None
+        self.clock.now += 100 if len(inputs) == 400 else 10 if len(inputs) > 400 else 1  # test set, pool, fold
+        return np.asarray(self.model.predict_proba(inputs))
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+
+
+@pytest.mark.parametrize(("calibration", "calibrating"), [("none", False), ("temperature", True)])
+def test_each_part_of_a_cycle_has_its_own_seconds(
+    calibration: str, calibrating: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("time.perf_counter", clock)
+    monkeypatch.setattr(trial_run, "make_learner", lambda *_, **__: Clocked(clock))
+    text = (
+        'name = "timed"\nbudget = 20\ncycles = 1\nseeds = [0]\npool = { name = "digits" }\nstart = { initial = 30 }\n'
+        'imbalance = { factors = [0.2] }\nstrategies = [{ name = "entropy" }]\n'
+        f'calibration = {{ kind = "{calibration}", folds = 2 }}\n'
+    )
+    (trial,) = trials_of(parse_experiment(text, "test"))
+    rows = trial_run.run_trial(trial, Store(tmp_path))
+    assert [row.seconds_fit for row in rows] == [1000, 1000]
+    assert [row.seconds_predict for row in rows] == [10, 10]  # the pool alone
+    assert [row.seconds_test for row in rows] == [100, 100]
+    assert [row.seconds_select for row in rows] == [0, 0]
+    assert (0 < rows[0].seconds_calibrate < 10) is calibrating
+    assert rows[1].seconds_calibrate == 0
