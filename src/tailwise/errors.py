@@ -15,6 +15,7 @@
     ├── OutOfFiles (RuntimeError)        too many files are open: no fault of the file that was asked for
     ├── MissingExtra (ImportError)       an optional dependency is needed and absent
     ├── ClusterLost (RuntimeError)       a cluster that has no room, or loses what it holds again and again
+    ├── WorkersLost (RuntimeError)       worker processes that are killed, or cannot start, again and again
     └── SolverFailed (RuntimeError)      HiGHS ended in a state that cannot be used, or a bound is wrong
 
 Each message says what was asked, what is true and what to do.
@@ -90,6 +91,10 @@ class MissingExtra(TailwiseError, ImportError):
 
 class ClusterLost(TailwiseError, RuntimeError):
     """A cluster has no room for the work, or loses what it holds again and again."""
+
+
+class WorkersLost(TailwiseError, RuntimeError):
+    """Worker processes were killed or could not start, again and again."""
 
 
 class SolverFailed(TailwiseError, RuntimeError):

@@ -6,19 +6,14 @@ holds the folder; the system lets go of it when a run dies.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import queue
-import threading
-import time
-import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Protocol, TypeAlias
 
-from ..errors import BadFile, TailwiseError
+from ..errors import BadFile
 from ..files import write_whole
 from ..processes import ONE_THREAD, alone, cores, environment
 from ..types import Progress
@@ -28,8 +23,9 @@ from .store import Store, is_whole, write_rows
 from .sweep import sweep_lam
 from .trial_run import first_model, read_pool, run_trial
 from .trials import Trial, trials_of
+from .workers import Workers, failure_words
 
-GLANCE = 0.2  # seconds between looks at the messages of the workers
+GLANCE = 0.2  # seconds between looks at what the tasks of a cluster report
 
 
 class Watcher(Protocol):
@@ -41,6 +37,10 @@ class Watcher(Protocol):
 
     def finished(self, trial: Trial, rows: list[Row]) -> None:
         """A trial has ended; its rows are on the disk."""
+        ...
+
+    def retried(self, trial: Trial, why: str) -> None:
+        """A trial, or what it needs, was lost and is begun again."""
         ...
 
     def failed(self, trial: Trial, why: str) -> None:
@@ -171,41 +171,42 @@ def _run_here(plan: list[Task], store: Store, watchers: tuple[Watcher, ...]) -> 
             try:
                 rows = work(task, store, report)
             except Exception as error:  # whatever it is, the other trials go on
-                tell_failure(task, error, watchers, failed)
+                tell_failure(task, failure_words(error), watchers, failed)
             else:
                 tell_end(task, rows, watchers)
     return failed
 
 
-def _run_apart(plan: list[Task], store: Store, workers: int, watchers: tuple[Watcher, ...]) -> dict[str, str]:
-    """On several processes; a worker whose parent has died ends itself."""
-    context = multiprocessing.get_context("spawn")
-    messages = context.Queue()
-    failed: dict[str, str] = {}
-    with environment(ONE_THREAD), ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_begin, initargs=(messages, os.getpid())
-    ) as pool:  # fmt: skip
-        running: dict[Future[list[Row]], Task] = {pool.submit(_work_apart, first, store): first for first in plan}
-        trials = {task.trial.fingerprint: task.trial for first in plan for task in first.then}
-        try:
-            while running:
-                ended, _ = wait(running, timeout=GLANCE, return_when=FIRST_COMPLETED)
-                _pass_on(messages, trials, watchers)
-                for future in ended:
-                    task = running.pop(future)
-                    error = future.exception()
-                    if error is None:
-                        tell_end(task, future.result(), watchers)
-                    else:
-                        tell_failure(task, error, watchers, failed)
-                    # where a model failed, its trials fail with the same words
-                    running |= {pool.submit(_work_apart, other, store): other for other in task.then}
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in multiprocessing.active_children():
-                worker.terminate()
-            raise
-    return failed
+def _run_apart(plan: list[Task], store: Store, number: int, watchers: tuple[Watcher, ...]) -> dict[str, str]:
+    """On several processes."""
+    failures: dict[str, str] = {}
+
+    def line(task: Task, done: float, what: str) -> None:
+        for watcher in watchers:
+            watcher.line(task.trial, done, what)
+
+    def retried(task: Task, why: str) -> None:
+        for watcher in watchers:
+            watcher.retried(task.trial, why)
+
+    def ended(task: Task, rows: list[Row]) -> Sequence[Task]:
+        tell_end(task, rows, watchers)
+        return task.then
+
+    def failed(task: Task, why: str) -> Sequence[Task]:
+        tell_failure(task, why, watchers, failures)
+        return task.then  # where a model failed, its trials fail with the same words
+
+    def lost(task: Task, why: str) -> None:
+        for one in (task, *task.then):  # a model's trials would train it again, and be killed in turn
+            tell_failure(one, why, watchers, failures)
+
+    with environment(ONE_THREAD):
+        Workers(
+            number, partial(_work_apart, store=store), line=line, ended=ended, failed=failed, retried=retried,
+            lost=lost, named=lambda task: f"the {task.kind} {task.trial.title}",
+        ).run(plan)  # fmt: skip
+    return failures
 
 
 def tell_end(task: Task, rows: list[Row], watchers: tuple[Watcher, ...]) -> None:
@@ -215,43 +216,14 @@ def tell_end(task: Task, rows: list[Row], watchers: tuple[Watcher, ...]) -> None
             watcher.finished(task.trial, rows)
 
 
-def tell_failure(task: Task, error: BaseException, watchers: tuple[Watcher, ...], failed: dict[str, str]) -> None:
+def tell_failure(task: Task, why: str, watchers: tuple[Watcher, ...], failed: dict[str, str]) -> None:
     """Say and note why a task failed; a model's trials fail after it, and say it."""
     if task.kind == "model":
         return
-    why = str(error) if isinstance(error, TailwiseError) else "".join(traceback.format_exception_only(error)).strip()
     failed[f"{task.kind}: {task.trial.title}"] = why
     for watcher in watchers:
         watcher.failed(task.trial, why)
 
 
-_messages: Any = None  # set in a worker
-
-
-def _begin(messages: Any, parent: int) -> None:  # noqa: ANN401 - a queue of multiprocessing
-    """Prepare a worker."""
-    global _messages
-    _messages = messages
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """End this process once its parent is gone: a killed run leaves nobody behind who writes."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
-def _work_apart(task: Task, store: Store) -> list[Row]:
-    fingerprint = task.trial.fingerprint
-    return work(task, store, lambda done, what: _messages.put((fingerprint, done, what)))
-
-
-def _pass_on(messages: Any, trials: dict[str, Trial], watchers: tuple[Watcher, ...]) -> None:  # noqa: ANN401 - a queue
-    while True:
-        try:
-            fingerprint, done, what = messages.get_nowait()
-        except queue.Empty:
-            return
-        for watcher in watchers:
-            watcher.line(trials[fingerprint], done, what)
+def _work_apart(task: Task, report: Progress, *, store: Store) -> list[Row]:
+    return work(task, store, report)

@@ -23,6 +23,9 @@ class Quiet:
     def finished(self, trial: Trial, rows: list[Row]) -> None:
         """Nothing."""
 
+    def retried(self, trial: Trial, why: str) -> None:
+        """Nothing."""
+
     def failed(self, trial: Trial, why: str) -> None:
         """Nothing."""
 

@@ -51,6 +51,10 @@ class Bars(Quiet):
         """Move on."""
         self._gone(trial)
 
+    def retried(self, trial: Trial, why: str) -> None:  # noqa: ARG002 - a Watcher's
+        """Say so at once."""
+        self.bars.console.print(f"[yellow]note:[/] {plain(why)}")
+
     def failed(self, trial: Trial, why: str) -> None:
         """Say so at once."""
         self.bars.console.print(f"[red]failed[/] {plain(trial.title)}: {plain(why)}")
@@ -79,6 +83,10 @@ class Lines(Quiet):
         """Print how a trial ended."""
         self.done += 1
         print(f"{self.done}/{self.left} {trial.title}: accuracy {rows[-1].accuracy:.1%}", file=sys.stderr, flush=True)
+
+    def retried(self, trial: Trial, why: str) -> None:  # noqa: ARG002 - a Watcher's
+        """Print what was lost."""
+        print(f"{self.done}/{self.left} {why}", file=sys.stderr, flush=True)
 
     def failed(self, trial: Trial, why: str) -> None:
         """Print why a trial failed."""

@@ -17,7 +17,8 @@ from ..bench.results import Row
 from ..bench.runner import GLANCE, RunTasks, Task, Watcher, tell_end, tell_failure, work
 from ..bench.store import Store
 from ..bench.trials import Trial
-from ..errors import BadFile, ClusterLost
+from ..bench.workers import failure_words
+from ..errors import BadFile
 from .cluster import connect, ray_module
 
 RETRIES = 3  # of a task whose worker died
@@ -108,9 +109,9 @@ class _Run:
         try:
             tell_end(task, self.ray.get(reference), self.watchers)
         except self.ray.exceptions.RayTaskError as error:
-            tell_failure(task, error.cause, self.watchers, self.failed)
+            tell_failure(task, failure_words(error.cause), self.watchers, self.failed)
         except self.ray.exceptions.RayError as error:
-            lost = ClusterLost(f"its worker died {RETRIES + 1} times, the last time so: {str(error).splitlines()[0]}")
+            lost = f"its worker died {RETRIES + 1} times, the last time so: {str(error).splitlines()[0]}"
             tell_failure(task, lost, self.watchers, self.failed)
         for other in task.then:  # where a model failed, its trials fail with the same words
             self._begin(other)
