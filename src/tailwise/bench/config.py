@@ -24,6 +24,7 @@ from ..pool import POOLS
 from ..registry import Registry, check_settings
 from ..solve.path import parse_balance
 from ..strategies import make
+from ..strategies.base import Strategy
 from .toml import dump
 
 Scalar = bool | int | float | str
@@ -174,13 +175,19 @@ def _check(experiment: Experiment) -> None:
     check_settings("vaal", experiment.vaal, (field.name for field in fields(VaalSettings)))
     _check_types("vaal", VaalSettings, experiment.vaal)
     _ = experiment.vaal_settings
+    made: list[Strategy] = []
     for part in experiment.strategies:
         for balance in part.balance:
-            parse_balance(balance)
-            make(part.name, balance=balance, **part.settings)
-    for field in ("seeds", "strategies"):
-        if len(set(_keys(getattr(experiment, field)))) < len(getattr(experiment, field)):
-            raise BadInput(f"{field} holds something twice")
+            strategy = make(part.name, balance=parse_balance(balance), **part.settings)
+            if strategy in made:
+                raise BadInput(
+                    f"strategies holds {part.name!r} with balance {balance!r} twice, with the same settings; remove one"
+                )
+            made.append(strategy)
+    if len(set(experiment.seeds)) < len(experiment.seeds):
+        raise BadInput("seeds holds something twice")
+    if len(set(experiment.imbalance.factors)) < len(experiment.imbalance.factors):
+        raise BadInput("imbalance.factors holds a number twice; remove one")
     if not experiment.seeds or min(experiment.seeds) < 0:
         raise BadInput("seeds must be a list of whole numbers ≥ 0")
     if not experiment.imbalance.factors:
@@ -197,10 +204,6 @@ def _check_types(owner: str, kind: type[Any], settings: Mapping[str, Any]) -> No
             TypeAdapter(declared[name]).validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
         except ValidationError as error:
             raise BadInput(f"{owner}: {name} is {shown(value)}; {error.errors()[0]['msg']}") from error
-
-
-def _keys(items: tuple[Any, ...]) -> list[str]:
-    return [item.model_dump_json() if isinstance(item, Part) else str(item) for item in items]
 
 
 def _first_fault(error: ValidationError) -> str:

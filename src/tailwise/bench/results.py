@@ -47,6 +47,7 @@ class Row:
     seconds_select: float  # from there to the batch
     version: str
     status: str = ""  # of the batch's certificate; only after "time limit" do the picks depend on the machine's speed
+    settings: str = ""  # of the strategy, such as "parts=4"; empty where all are the defaults
     seconds_calibrate: float = math.nan  # fitting the calibration on folds of the labelled set
     seconds_test: float = math.nan  # scoring the test set
 

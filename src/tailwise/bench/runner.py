@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -89,7 +89,10 @@ def count_done(trials: Sequence[Trial], store: Store) -> Status:
 
 def collect(experiment: Experiment, store: Store) -> list[Row]:
     """All rows that are there, in the order of the trials."""
-    return [cycle.row for trial in trials_of(experiment) for cycle in store.cycles(trial)]
+    return [
+        replace(cycle.row, settings=trial.settings)
+        for trial in trials_of(experiment) for cycle in store.cycles(trial)
+    ]  # fmt: skip
 
 
 def run_experiment(

@@ -211,6 +211,7 @@ def _row(
         temperature=choice.calibration.temperature if choice else np.nan,
         version=__version__,
         status=batch.status if batch else "",
+        settings=trial.settings,
         **seconds,
     )
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..pool import Tail
+from ..pool.split import exact_number
 from ..types import IntArray
-from .config import Experiment, StrategyPart
+from .config import Experiment, Setting, StrategyPart
 
 # What may be changed in a file without changing what a trial gives.
 NOT_CONTENT = {"name", "about", "seeds", "strategies", "cycles", "vaal", "passes", "lam"}
@@ -43,8 +44,14 @@ class Trial:
 
     @property
     def method(self) -> str:
-        """Strategy and balance, as people say it."""
-        return f"{self.part.name} λ={balance_name(self.balance)}"
+        """Strategy, balance and settings, as people say it."""
+        settings = f" ({self.settings})" if self.settings else ""
+        return f"{self.part.name} λ={balance_name(self.balance)}{settings}"
+
+    @property
+    def settings(self) -> str:
+        """The strategy's own settings as text; empty where all are the defaults."""
+        return ", ".join(f"{name}={_setting_text(value)}" for name, value in sorted(self.part.settings.items()))
 
     @property
     def title(self) -> str:
@@ -99,6 +106,14 @@ def balance_name(balance: float | str) -> str:
         return f"{float(balance):g}"
     except ValueError:
         return str(balance).strip()
+
+
+def _setting_text(value: Setting) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_setting_text, value))
+    if isinstance(value, float):
+        return exact_number(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _digest(content: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ from ..bench.trials import Trial, trials_of
 from .show import frameless, plain
 
 CIRCUMSTANCES = {"pool", "setting", "seeds"}
+WORDS = {"what it does", "method"}  # columns whose text may take several lines; it is never cut off
 NOT_REACHED = "–"
 EVERY = 15.0  # seconds between lines where there is no terminal
 
@@ -185,5 +186,6 @@ def without_constants(table: list[list[str]]) -> list[list[str]]:
 def _table(*names: str) -> Table:
     table = frameless()
     for name in names:
-        table.add_column(name, no_wrap=name != "what it does")
+        first, _, rest = (name, "", "") if name in WORDS else name.partition(" ")  # long headings take two lines
+        table.add_column(f"{first}\n{rest}" if rest else first, no_wrap=name not in WORDS)
     return table

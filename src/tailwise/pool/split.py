@@ -49,7 +49,7 @@ class Tail:
         if self.balanced:
             return "balanced"
         which = {"last": "", "random": " random"}.get(str(self.classes), f" {self.classes}")
-        return f"{self.profile} {self.factor:g}{which}"
+        return f"{self.profile} {exact_number(self.factor)}{which}"
 
     @property
     def balanced(self) -> bool:
@@ -64,6 +64,15 @@ class Split:
     labelled: IntArray  # (b0,)
     unlabelled: IntArray  # (N,)
     tail: IntArray  # (T,) ascending; empty where balanced
+
+
+def exact_number(value: float) -> str:
+    """A number as short as possible without rounding it, the same for 1 and 1.0.
+
+    >>> exact_number(1.0), exact_number(0.6), exact_number(0.1234567), exact_number(-0.0)
+    ('1', '0.6', '0.1234567', '0')
+    """
+    return repr(float(value) + 0.0).removesuffix(".0")
 
 
 def split(labels: IntArray, classes: int, *, tail: Tail, initial: int, draw: Draw, seed: int) -> Split:

@@ -36,7 +36,8 @@ MARKERS = {
 SPARE_COLOURS = ("#332288", "#882255", "#44aa99", "#999933")
 DASHED, SOLID = (0, (3.2, 1.8)), "-"
 VARIANT_MARKERS = ("", "*", "X")
-VARIANTS = (SOLID, (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1.2)))  # several balances of one strategy
+VARIANTS = (SOLID, (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1.2)))  # several balances or settings of one strategy
+PLAIN_VARIANTS = (DASHED, (0, (3.2, 1.2, 1, 1.2)), (0, (1, 2)))
 STEP = 0.5  # points by which the bars of neighbouring curves are moved sideways, so that none hides another
 MOST_TICKS = (10, 8)  # in a single panel, and in one of several
 APART = 5.5  # points between the gains of neighbouring methods, at most
@@ -153,13 +154,13 @@ def _look(method: Method, among: Sequence[Method]) -> dict[str, Any]:
     others = sorted({one.strategy for one in among} - COLOURS.keys())
     spare = SPARE_COLOURS[others.index(method.strategy) % len(SPARE_COLOURS)] if method.strategy in others else ""
     colour = COLOURS.get(method.strategy, spare)
-    variants = [one for one in among if one.strategy == method.strategy and one.balanced]
     plain = not method.balanced
-    variant = 0 if plain else variants.index(method) % len(VARIANTS)
+    variants = [one for one in among if one.strategy == method.strategy and one.balanced is method.balanced]
+    variant = variants.index(method) % len(VARIANTS)
     return {
         "color": colour,
         "marker": VARIANT_MARKERS[variant] or MARKERS.get(method.strategy, "h"),
-        "linestyle": DASHED if plain else VARIANTS[variant],
+        "linestyle": (PLAIN_VARIANTS if plain else VARIANTS)[variant],
         "markerfacecolor": "white" if plain else colour,
         "markersize": 6 if variant else 4.4 if method.strategy == "random" else 3.8,
         "markeredgewidth": 1.0,

@@ -60,11 +60,12 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A strategy with its balance setting, under a label that is unique in its study."""
+    """A strategy with its balance and its settings, under a label that is unique in its study."""
 
     strategy: str
     balance: str
-    label: str = field(compare=False)  # such as "entropy-cb"
+    label: str = field(compare=False)  # such as "entropy-cb", or "kcenter-cb (0.6, parts=4)" where there are several
+    settings: str = ""
 
     @property
     def balanced(self) -> bool:
@@ -78,9 +79,13 @@ class Method:
 
     @property
     def shown(self) -> str:
-        """As people write it: "Entropy-CB"."""
-        name = strategy_shown(self.strategy)
-        return name + self.label.removeprefix(self.strategy).replace("-cb", "-CB")
+        """As people write it: "Entropy-CB", or "KCenter-CB (λ = 0.6, parts 4)" where there are several."""
+        behind, bracket, told_apart = self.label.removeprefix(self.strategy).partition(" (")
+        name = strategy_shown(self.strategy) + behind.replace("-cb", "-CB")
+        if not bracket:
+            return name
+        words = told_apart.removesuffix(")").replace("=", " ")
+        return f"{name} ({'λ = ' if words[:1].isdigit() else ''}{words})"
 
 
 def strategy_shown(strategy: str) -> str:
@@ -92,37 +97,47 @@ def strategy_shown(strategy: str) -> str:
     return SHOWN.get(strategy, strategy)
 
 
-def method_order(method: Method) -> tuple[int, str, bool, bool, str]:
+def method_order(method: Method) -> tuple[int, str, bool, bool, str, str]:
     """The paper's strategies in its order, others by name; classical, then balanced by the rule, then otherwise."""
     place = PLACES.get(method.strategy, len(PLACES))
-    return (place, method.strategy, method.balanced, method.balance != "auto", method.balance)
+    return (place, method.strategy, method.balanced, method.balance != "auto", method.balance, method.settings)
 
 
-def study_labels(rows: Iterable[Row]) -> dict[tuple[str, str, str, str], str]:
-    """Labels by pool, learner, strategy and balance; balances are told apart only where a study has several."""
-    variants: dict[tuple[str, str, str], set[str]] = {}
+def study_methods(rows: Iterable[Row]) -> dict[tuple[str, str, str, str, str], Method]:
+    """Methods by pool, learner, strategy, balance and settings.
+
+    Balances and settings are told apart only where a study has several of a strategy.
+    """
+    variants: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     for row in rows:
-        variants.setdefault((row.pool, row.learner, row.strategy), set()).add(row.balance)
-    return {
-        (*key, balance): method_label(key[2], balance, several=len(balances - {"0"}) > 1)
-        for key, balances in variants.items()
-        for balance in balances
-    }
+        variants.setdefault((row.pool, row.learner, row.strategy), set()).add((row.balance, row.settings))
+    found = {}
+    for key, pairs in variants.items():
+        several = len({balance for balance, _ in pairs} - {"0"}) > 1
+        settings_differ = len({settings for _, settings in pairs}) > 1
+        for balance, settings in pairs:
+            label = method_label(key[2], balance, several=several, settings=settings if settings_differ else "")
+            found[*key, balance, settings] = Method(key[2], balance, label, settings)
+    return found
 
 
-def method_label(strategy: str, balance: str, *, several: bool = False) -> str:
+def method_label(strategy: str, balance: str, *, several: bool = False, settings: str = "") -> str:
     """The name of a method in tables and files.
 
     Entropy with pseudo-labels is balanced by its nature: it goes without "-cb", and λ = 0 is the exception.
 
     >>> method_label("entropy", "0"), method_label("entropy", "auto"), method_label("entropy", "0.6", several=True)
     ('entropy', 'entropy-cb', 'entropy-cb (0.6)')
+    >>> method_label("kcenter", "0", settings="parts=4")
+    'kcenter (parts=4)'
+    >>> method_label("kcenter", "0.6", several=True, settings="parts=4")
+    'kcenter-cb (0.6, parts=4)'
     """
-    if strategy in BASE_OF and balance == "0":
-        return f"{strategy} (0)"
-    behind = "" if balance == "0" or strategy in BASE_OF else "-cb"
-    told_apart = f" ({balance})" if several and balance != "0" else ""
-    return strategy + behind + told_apart
+    always_balanced = strategy in BASE_OF
+    shows_balance = always_balanced if balance == "0" else several
+    behind = "" if balance == "0" or always_balanced else "-cb"
+    told_apart = ", ".join([*([balance] if shows_balance else []), *([settings] if settings else [])])
+    return strategy + behind + (f" ({told_apart})" if told_apart else "")
 
 
 def file_stem(text: str) -> str:

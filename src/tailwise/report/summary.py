@@ -13,7 +13,7 @@ import numpy as np
 
 from ..bench.results import Row
 from ..errors import BadInput
-from .names import Condition, Method, Study, method_order, study_labels
+from .names import Condition, Method, Study, method_order, study_methods
 
 MEASURES = ("accuracy", "adjusted_accuracy", "balanced_accuracy", "tail_accuracy", "l1_score")
 CLEAR = 2.0  # standard errors that a gain must be away from zero to be called one
@@ -147,11 +147,11 @@ class Results:
         rows = list(rows)
         if not rows:
             raise BadInput("nothing to report: there are no rows; run the experiment first")
-        labels = study_labels(rows)
+        methods = study_methods(rows)
         found: dict[Condition, dict[Method, Trials]] = {}
         for row in rows:
             condition = Condition(row.pool, row.learner, row.setting, row.imbalance)
-            method = Method(row.strategy, row.balance, labels[row.pool, row.learner, row.strategy, row.balance])
+            method = methods[row.pool, row.learner, row.strategy, row.balance, row.settings]
             cycles = found.setdefault(condition, {}).setdefault(method, {}).setdefault(row.seed, {})
             if row.cycle in cycles:
                 raise BadInput(
@@ -171,10 +171,10 @@ class Results:
         """The methods that ran in a condition."""
         return list(self.trials[condition])
 
-    def find(self, condition: Condition, strategy: str, *, balanced: bool = False) -> Method | None:
-        """The first method with this strategy, balanced or not."""
-        fitting = (one for one in self.trials[condition] if one.strategy == strategy and one.balanced is balanced)
-        return next(fitting, None)
+    def find(self, condition: Condition, strategy: str, *, balanced: bool = False, settings: str = "") -> Method | None:
+        """The method with this strategy, balanced or not; of several that with these settings, else the first."""
+        fitting = [one for one in self.trials[condition] if one.strategy == strategy and one.balanced is balanced]
+        return next((one for one in fitting if one.settings == settings), fitting[0] if fitting else None)
 
     @property
     def seeds(self) -> list[int]:
@@ -214,7 +214,8 @@ def pairs(results: Results, condition: Condition) -> list[tuple[Method, Method]]
     """Each balanced method with its classical form, where both ran."""
     found = []
     for method in results.methods(condition):
-        base = results.find(condition, method.base_strategy) if method.balanced else None
+        own = results.find(condition, method.base_strategy, settings=method.settings)
+        base = own if method.balanced else None
         if base is not None:
             found.append((method, base))
     return found

@@ -66,6 +66,7 @@ def test_the_paper_presets_have_the_published_settings() -> None:
         ("seeds = [1, 1]", "seeds holds something twice"),
         ("seeds = []", "seeds must be"),
         ("imbalance = { factors = [] }", "imbalance.factors is empty"),
+        ("imbalance = { factors = [0.5, 0.5] }", "imbalance.factors holds a number twice"),
         ("imbalance = { profile = 'stairs' }", "imbalance.profile"),
         ("learner = { name = 'linaer' }", "did you mean 'linear'"),
         ("vaal = { stpes = 1 }", "vaal has no setting 'stpes'"),
@@ -91,6 +92,34 @@ def test_a_fault_is_named_before_anything_runs(change: str, complaint: str) -> N
 def test_a_wrong_value_is_named(old: str, new: str, complaint: str) -> None:
     with pytest.raises(BadInput, match=complaint):
         parse_experiment(SMALLEST.replace(old, new), "mine.toml")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        '{ name = "entropy", balance = [0, 0.0] }',
+        '{ name = "entropy", balance = [0.5, "0.50"] }',
+        '{ name = "entropy" }, { name = "entropy" }',
+        '{ name = "entropy", balance = [0.5, "auto"] }, { name = "entropy", balance = ["auto"] }',
+        '{ name = "kcenter" }, { name = "kcenter", settings = { parts = 1 } }',  # 1 is the default
+    ],
+)
+def test_the_same_strategy_twice_is_rejected(entries: str) -> None:
+    with pytest.raises(BadInput, match=r"strategies holds '\w+' with balance .* twice, with the same settings"):
+        parse_experiment(SMALLEST.replace('{ name = "entropy", balance = [0, "auto"] }', entries), "mine.toml")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        '{ name = "entropy", balance = [0.1234567, 0.12345678] }',
+        '{ name = "kcenter" }, { name = "kcenter", settings = { parts = 4 } }',
+        '{ name = "entropy", balance = [0.5] }, { name = "entropy", balance = [0.5], settings = { gap = 0.1 } }',
+    ],
+)
+def test_a_strategy_may_come_twice_with_different_settings(entries: str) -> None:
+    experiment = parse_experiment(SMALLEST.replace('{ name = "entropy", balance = [0, "auto"] }', entries), "mine.toml")
+    assert parse_experiment(experiment.to_toml(), "again") == experiment
 
 
 def test_no_toml_no_file_and_no_preset_are_told_apart(tmp_path: Path) -> None:

@@ -127,6 +127,33 @@ def test_several_balances_of_a_strategy_are_told_apart(template: Row) -> None:
     assert {gain.base.label for gain in gains(results, only(results))} == {"entropy"}
 
 
+def test_several_settings_of_a_strategy_are_told_apart_and_measured_against_their_own_base(template: Row) -> None:
+    rows = []
+    for place, settings in enumerate(("", "parts=4", "parts=8")):
+        for balance, last in (("0", 0.5), ("0.6", 0.6 + place / 10), ("auto", 0.7)):
+            made = trial(template, "kcenter", balance, 0, [0.5, last])
+            rows += [replace(row, settings=settings) for row in made]
+    results = Results.of(rows)
+    shown = [method.shown for method in results.methods(only(results))]
+    assert len(set(shown)) == 9
+    assert shown[:3] == ["KCenter", "KCenter (parts 4)", "KCenter (parts 8)"]
+    assert "KCenter-CB (λ = 0.6, parts 4)" in shown
+    assert "KCenter-CB (λ = 0.6)" in shown
+    assert "KCenter-CB (auto, parts 8)" in shown
+    found = {gain.method.label: gain.base.label for gain in gains(results, only(results))}
+    assert found["kcenter-cb (0.6, parts=4)"] == "kcenter (parts=4)"
+    assert found["kcenter-cb (auto)"] == "kcenter"
+
+
+def test_settings_that_all_methods_of_a_strategy_share_are_not_shown(template: Row) -> None:
+    rows = [
+        replace(row, settings="parts=4")
+        for balance in ("0", "auto")
+        for row in trial(template, "kcenter", balance, 0, [0.5])
+    ]
+    assert [one.shown for one in Results.of(rows).methods(only(Results.of(rows)))] == ["KCenter", "KCenter-CB"]
+
+
 def test_one_balance_needs_no_telling_apart_even_where_pools_differ(template: Row) -> None:
     rows = trial(template, "entropy", "0.6", 0, [0.5])
     rows += [replace(row, pool="other", balance="2") for row in rows]
