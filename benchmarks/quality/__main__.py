@@ -69,9 +69,8 @@ def run_study(
     if run:
         status = status_of(experiment, store)
         print(f"\n{study.name}: {status.complete} of {status.trials} trials are done", file=sys.stderr)
-        failed = run_experiment(
-            experiment, store, processes=processes, watchers=(Lines(status.trials - status.complete),)
-        )
+        lines = Lines(status.trials - status.complete)
+        failed = run_experiment(experiment, store, processes=processes, watchers=(lines,), adopt=True)
     if not store.folder.is_dir():
         store.folder.mkdir(parents=True)
     rows = keep_results(experiment, store)

@@ -126,8 +126,8 @@ class Experiment(Part):
         return dump(self.model_dump(mode="json"))
 
 
-def read_experiment(source: str | Path) -> Experiment:
-    """An experiment from a file, or a preset by its name."""
+def read_experiment(source: str | Path, *, to_run: bool = True) -> Experiment:
+    """An experiment from a file, or a preset by its name; see `parse_experiment`."""
     if not isinstance(source, str | os.PathLike):
         raise BadInput(f"an experiment is a file or the name of a preset, but {shown(source)} was given")
     path = Path(source)
@@ -138,9 +138,9 @@ def read_experiment(source: str | Path) -> Experiment:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise BadFile(f"{path} cannot be read: {error.strerror or error}") from error
-        return parse_experiment(text, str(path))
+        return parse_experiment(text, str(path), to_run=to_run)
     try:
-        return parse_experiment(_presets()[str(source)], f"preset {source}")
+        return parse_experiment(_presets()[str(source)], f"preset {source}", to_run=to_run)
     except UnknownName as error:
         raise UnknownName(f"{error}. A file of your own must end in .toml") from error
 
@@ -150,8 +150,12 @@ def presets() -> list[Experiment]:
     return [read_experiment(name) for name in _presets()]
 
 
-def parse_experiment(text: str, source: str) -> Experiment:
-    """An experiment from TOML, its names and settings checked before anything runs."""
+def parse_experiment(text: str, source: str, *, to_run: bool = True) -> Experiment:
+    """An experiment from TOML, its names and settings checked before anything runs.
+
+    With `to_run=False` pools, learners and strategies need not be known here: they may have been registered in the
+    program that ran the experiment, and a report does not need them.
+    """
     try:
         experiment = Experiment.model_validate(tomllib.loads(text))
     except ValidationError as error:  # which is a ValueError, too
@@ -160,13 +164,15 @@ def parse_experiment(text: str, source: str) -> Experiment:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise BadFile(f"{source} is not valid TOML: {reason}") from error
     try:
-        _check(experiment)
+        _check_values(experiment)
+        if to_run:
+            _check_names(experiment)
     except (BadInput, UnknownName) as error:
         raise BadInput(f"{source}: {error}") from error
     return experiment
 
 
-def _check(experiment: Experiment) -> None:
+def _check_names(experiment: Experiment) -> None:
     """Make everything that has a name, so that a misspelt setting is found now and not after hours."""
     _ = POOLS[experiment.pool.name]
     learner = LEARNERS[experiment.learner.name]
@@ -184,14 +190,17 @@ def _check(experiment: Experiment) -> None:
                     f"strategies holds {part.name!r} with balance {balance!r} twice, with the same settings; remove one"
                 )
             made.append(strategy)
+
+
+def _check_values(experiment: Experiment) -> None:
     if len(set(experiment.seeds)) < len(experiment.seeds):
         raise BadInput("seeds holds something twice")
-    if len(set(experiment.imbalance.factors)) < len(experiment.imbalance.factors):
-        raise BadInput("imbalance.factors holds a number twice; remove one")
     if not experiment.seeds or min(experiment.seeds) < 0:
         raise BadInput("seeds must be a list of whole numbers ≥ 0")
     if not experiment.imbalance.factors:
         raise BadInput("imbalance.factors is empty; [1.0] is a balanced pool")
+    if len(set(experiment.imbalance.factors)) < len(experiment.imbalance.factors):
+        raise BadInput("imbalance.factors holds a number twice; remove one")
 
 
 def _check_types(owner: str, kind: type[Any], settings: Mapping[str, Any]) -> None:

@@ -18,10 +18,11 @@ from ..files import write_whole
 from ..processes import ONE_THREAD, alone, cores, environment
 from ..types import Progress
 from .config import Experiment
+from .pool_record import PoolRecord, adopt_older, has_older_results, identify, recorded_content
 from .results import Row
 from .store import Store, is_whole, write_rows
 from .sweep import sweep_lam
-from .trial_run import first_model, read_pool, run_trial
+from .trial_run import first_model, run_trial
 from .trials import Trial, trials_of
 from .workers import Workers, failure_words
 
@@ -71,9 +72,14 @@ RunTasks: TypeAlias = Callable[[list[Task], Store, tuple[Watcher, ...]], dict[st
 """Does the tasks of a plan, each followed by its `then`, tells the watchers, gives the reasons of those that failed."""
 
 
-def status_of(experiment: Experiment, store: Store) -> Status:
-    """Count what is there."""
-    return count_done(list(trials_of(experiment)), store)
+def status_of(experiment: Experiment, store: Store, content: str | None = None) -> Status:
+    """Count what is there, for data of this content; without one, for the data that the folder has recorded."""
+    return count_done(recorded_trials(experiment, store, content), store)
+
+
+def recorded_trials(experiment: Experiment, store: Store, content: str | None = None) -> list[Trial]:
+    """Every trial on data of this content; without one, on the data that the folder has recorded."""
+    return list(trials_of(experiment, recorded_content(experiment, store).content if content is None else content))
 
 
 def count_done(trials: Sequence[Trial], store: Store) -> Status:
@@ -87,50 +93,61 @@ def count_done(trials: Sequence[Trial], store: Store) -> Status:
     )
 
 
-def collect(experiment: Experiment, store: Store) -> list[Row]:
-    """All rows that are there, in the order of the trials."""
+def collect(experiment: Experiment, store: Store, content: str | None = None) -> list[Row]:
+    """All rows that are there, in the order of the trials, under the name that the pool has now."""
+    trials = recorded_trials(experiment, store, content)
+    name = store.pool_name(trials[0].content)
     return [
-        replace(cycle.row, settings=trial.settings)
-        for trial in trials_of(experiment) for cycle in store.cycles(trial)
+        replace(cycle.row, settings=trial.settings, pool=name or cycle.row.pool)
+        for trial in trials for cycle in store.cycles(trial)
     ]  # fmt: skip
 
 
 def run_experiment(
     experiment: Experiment, store: Store, *, processes: int | None = None, watchers: tuple[Watcher, ...] = (),
-    run_tasks: RunTasks | None = None,
+    run_tasks: RunTasks | None = None, adopt: bool = False, data: PoolRecord | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """Do all that is not done yet; gives the reasons of the trials that failed, by title.
 
-    The work is done by `run_tasks`, such as that of a cluster; without it by `processes`, one per core.
+    The work is done by `run_tasks`, such as that of a cluster; without it by `processes`, one per core. `adopt` takes
+    results of a version that did not record their data as results of this data; without it they are refused.
+    `data` is what `identify` gave just before, if it was called.
     """
     try:
         store.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadFile(f"cannot make the folder {store.folder}: {error.strerror or error}") from error
     with alone(store.folder):
+        record = data or identify(experiment.pool)  # a fault of the pool is reported once, before anything runs
+        if has_older_results(experiment, store):
+            if not adopt:
+                raise BadFile(
+                    f"an older version of Tailwise left results in {store.folder} and did not record the data that "
+                    "they belong to. If it was the same data, run again with --adopt to go on with them; else give "
+                    "another --out"
+                )
+            adopt_older(experiment, store, record.content)
+        store.keep_pool(record)
         write_whole(store.folder / "experiment.toml", experiment.to_toml().encode())
-        plan = _plan(experiment, store)
-        if plan:
-            pool = read_pool(experiment.pool.model_dump_json())  # a fault of it is told once, before anything runs
-            store.keep_class_names(pool.name, pool.train.class_names)
+        plan = _plan(experiment, store, record.content)
         failed = (run_tasks or on_processes(processes))(plan, store, watchers)
-        keep_results(experiment, store)
+        keep_results(experiment, store, record.content)
     return failed
 
 
-def keep_results(experiment: Experiment, store: Store) -> list[Row]:
+def keep_results(experiment: Experiment, store: Store, content: str | None = None) -> list[Row]:
     """Write all rows as results.csv, and as .parquet where pyarrow is installed."""
-    rows = collect(experiment, store)
+    rows = collect(experiment, store, content)
     write_rows(rows, store.folder / "results.csv")
     with suppress(ImportError):  # an extra; the .csv holds the same
         write_rows(rows, store.folder / "results.parquet")
     return rows
 
 
-def _plan(experiment: Experiment, store: Store) -> list[Task]:
+def _plan(experiment: Experiment, store: Store, content: str) -> list[Task]:
     """What is left to do: in each world first its model, then the sweep (of the first seed) and the trials."""
     worlds: dict[tuple[float, int], list[Trial]] = {}
-    for trial in trials_of(experiment):
+    for trial in trials_of(experiment, content):
         worlds.setdefault((trial.factor, trial.seed), []).append(trial)
     plan = []
     for (_, seed), (first, *others) in worlds.items():

@@ -1,7 +1,7 @@
 """Where an experiment's results are: a folder with one file per cycle of each trial, whole or absent.
 
     FOLDER/experiment.toml                       what was asked for, every default written out
-    FOLDER/classes.json                          names of the classes, by pool
+    FOLDER/pools.json                            which data the results belong to, names of its classes
     FOLDER/trials/NAME/cycle-00.json             the row of a cycle, with the checksum of its picks
     FOLDER/trials/NAME/cycle-00.npy              the picks, as indices of the training set, best first
     FOLDER/models/NAME/                          models of cycle 0, shared by trials
@@ -27,6 +27,7 @@ import numpy as np
 from ..errors import BadFile
 from ..files import csv_bytes, npy_bytes, write_whole
 from ..types import IntArray
+from .pool_record import PoolRecord
 from .results import Row
 from .trials import Trial
 
@@ -66,13 +67,38 @@ class Store:
         """The file of a λ sweep."""
         return self.folder / "sweeps" / f"{name}.json"
 
-    def keep_class_names(self, pool: str, names: Sequence[str]) -> None:
-        """Write what the classes of a pool are called, for figures that are drawn without the pool."""
-        known = {**self.class_names(), pool: tuple(names)}
-        write_whole(self.folder / "classes.json", json.dumps(known, ensure_ascii=False, indent=1).encode())
+    def keep_pool(self, record: PoolRecord) -> None:
+        """Record the data of a run, for reports that are made without it; the latest comes last."""
+        known = [one for one in self.pool_records() if (one.content, one.place) != (record.content, record.place)]
+        content = {"pools": [asdict(one) for one in (*known, record)]}
+        write_whole(self.folder / "pools.json", json.dumps(content, ensure_ascii=False, indent=1).encode())
 
-    def class_names(self) -> dict[str, tuple[str, ...]]:
-        """Names of the classes by pool; nothing where they were not kept or are damaged: a class is then a number."""
+    def pool_records(self) -> list[PoolRecord]:
+        """The data of every run, the latest last; nothing where the file is missing or damaged."""
+        try:
+            content = json.loads((self.folder / "pools.json").read_bytes())
+            return [
+                PoolRecord(**one | {"class_names": tuple(map(str, one["class_names"]))}) for one in content["pools"]
+            ]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return []
+
+    def other_data(self, record: PoolRecord) -> PoolRecord | None:
+        """The data that was last at the same place, where its content was another."""
+        before = [one for one in self.pool_records() if (one.pool, one.place) == (record.pool, record.place)]
+        return before[-1] if before and before[-1].content != record.content else None
+
+    def pool_name(self, content: str) -> str:
+        """What the pool of this content was called last; empty where it is not recorded."""
+        return next((one.name for one in reversed(self.pool_records()) if one.content == content), "")
+
+    def class_names(self, content: str | None = None) -> dict[str, tuple[str, ...]]:
+        """Names of the classes by pool, of this content or of all; where none are recorded a class is a number."""
+        recorded = {one.name: one.class_names for one in self.pool_records() if content in (None, one.content)}
+        return recorded or self._older_class_names()
+
+    def _older_class_names(self) -> dict[str, tuple[str, ...]]:
+        """From classes.json, which versions wrote that did not record the data."""
         try:
             content = json.loads((self.folder / "classes.json").read_bytes())
             return {str(pool): tuple(map(str, names)) for pool, names in content.items()}

@@ -14,6 +14,7 @@ from ..strategies import make
 from ..strategies.path import balance_path
 from ..types import Predictions, Progress, Selection, unheard
 from .config import Experiment
+from .pool_record import recorded_content
 from .store import Store
 from .trial_run import model_of_cycle_0, open_world
 from .trials import Trial, trials_of
@@ -51,12 +52,15 @@ def sweep_lam(trial: Trial, store: Store, report: Progress = unheard) -> None:
     write_whole(path, json.dumps(content, allow_nan=False).encode())
 
 
-def kept_sweeps(experiment: Experiment, store: Store) -> list[dict[str, Any]]:
-    """The sweeps of an experiment that are there and whole, as plain values."""
+def kept_sweeps(experiment: Experiment, store: Store, content: str | None = None) -> list[dict[str, Any]]:
+    """The sweeps of an experiment that are there and whole, as plain values; see `collect`."""
     kept = []
-    for trial in trials_of(experiment):
+    wanted = recorded_content(experiment, store).content if content is None else content
+    name = store.pool_name(wanted)
+    for trial in trials_of(experiment, wanted):
         try:
-            kept.append(json.loads(store.sweep(trial.folder).read_bytes()))
+            values = json.loads(store.sweep(trial.folder).read_bytes())
+            kept.append(values | ({"pool": name} if name else {}))
         except (OSError, ValueError):
             continue
     return kept

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import time
 from dataclasses import dataclass
@@ -17,11 +16,12 @@ from ..cycle import Asking, Choice, Marks, Seconds, choose, class_shares, fit, m
 from ..errors import BadFile
 from ..learn import make_learner
 from ..learn.base import Learner, Model
-from ..pool import LabelledImages, Pool, Split, load_pool, split
+from ..pool import LabelledImages, Pool, Split, split
 from ..strategies import make
 from ..strategies.base import Strategy
 from ..types import Float64Array, IntArray, Progress, unheard
-from .config import Experiment, PoolPart
+from .config import Experiment
+from .pool_record import read_pool
 from .results import Row
 from .store import Cycle, Store, is_whole
 from .trials import Trial, balance_name
@@ -50,19 +50,12 @@ class World:
 def open_world(trial: Trial) -> World:
     """Read the pool and split it; both depend on the file and the seed alone."""
     experiment = trial.experiment
-    pool = read_pool(experiment.pool.model_dump_json())
+    pool = read_pool(experiment.pool, trial.content)
     parts = split(
         pool.train.labels, pool.train.classes, tail=trial.tail, initial=experiment.start.initial,
         draw=experiment.start.draw, seed=trial.seed,
     )  # fmt: skip
     return World(pool, parts, make_learner(experiment.learner.name, **experiment.learner.settings))
-
-
-@functools.lru_cache(maxsize=1)
-def read_pool(part: str) -> Pool:
-    """The pool of a `PoolPart` in JSON; it is read once per process."""
-    wanted = PoolPart.model_validate_json(part)
-    return load_pool(wanted.name, Path(wanted.path) if wanted.path else None, **wanted.settings)
 
 
 def run_trial(trial: Trial, store: Store, report: Progress = unheard) -> list[Row]:

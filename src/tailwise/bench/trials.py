@@ -1,7 +1,7 @@
 """The trials of an experiment: one per imbalance, seed, strategy and balance, each with a name that is its content.
 
-Two trials have one fingerprint only if they give the same results; so nothing collides, and a file that gains a seed or
-a strategy goes on with what is there.
+Two trials have one fingerprint only if they give the same results: the data counts by its content (`pool_content`), λ
+by its exact value. So nothing collides, and a file that gains a seed or a strategy goes on with what is there.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class Trial:
     seed: int
     part: StrategyPart
     balance: float | str
+    content: str = ""
+    """Identity of the pool; empty where it is not known, as for results of versions that did not record it."""
 
     @property
     def setting(self) -> str:
@@ -82,28 +84,29 @@ class Trial:
     def _world(self) -> dict[str, Any]:
         content = self.experiment.model_dump(mode="json")
         content["imbalance"].pop("factors")
-        content["pool"]["path"] = Path(content["pool"]["path"]).name  # a data set that was moved is the same
+        path = content["pool"].pop("path")  # a data set that was moved is the same
+        content["pool"] |= {"content": self.content} if self.content else {"path": Path(path).name}
         kept = {name: value for name, value in content.items() if name not in NOT_CONTENT}
         return {**kept, "factor": self.factor, "seed": self.seed}
 
 
-def trials_of(experiment: Experiment) -> Iterator[Trial]:
-    """Every trial, seed by seed, so that a run that is stopped early has whole seeds."""
+def trials_of(experiment: Experiment, content: str = "") -> Iterator[Trial]:
+    """Every trial on data of this content, seed by seed, so that a run that is stopped early has whole seeds."""
     for seed in experiment.seeds:
         for factor in experiment.imbalance.factors:
             for part in experiment.strategies:
                 for balance in part.balance:
-                    yield Trial(experiment, factor, seed, part, balance)
+                    yield Trial(experiment, factor, seed, part, balance, content)
 
 
 def balance_name(balance: float | str) -> str:
-    """A balance setting as text, the same for 0, 0.0 and "0".
+    """A balance setting as text: exact, and the same for 0, 0.0 and "0".
 
-    >>> balance_name(0.0), balance_name("auto"), balance_name(0.6)
-    ('0', 'auto', '0.6')
+    >>> balance_name(0.0), balance_name("auto"), balance_name(0.1234567)
+    ('0', 'auto', '0.1234567')
     """
     try:
-        return f"{float(balance):g}"
+        return exact_number(float(balance))
     except ValueError:
         return str(balance).strip()
 

@@ -31,6 +31,9 @@ def run(
     ] = "local",
     tensorboard: Annotated[Path | None, typer.Option(help="Also log to this folder for TensorBoard.")] = None,
     mlflow: Annotated[str | None, typer.Option(help="Also log to this MLflow tracking URI.")] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Go on with results of an older version, which did not record their data.")
+    ] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
@@ -43,11 +46,11 @@ def run(
       tailwise bench run cifar10-features --data cifar10_features.npz --seeds 0,1
       tailwise bench run cifar10-features --engine ray=10.0.0.5:6379 --out /shared/cifar10
     """
-    from .bench_commands import Tracking, run_bench, tasks_of
+    from .bench_commands import Tracking, asked, run_bench, tasks_of
 
     run_bench(
-        _asked(source, out, data, seeds), tasks_of(engine, processes), Tracking(tensorboard, mlflow),
-        report=report, as_json=as_json, quiet=quiet,
+        asked(source, out, data, seeds, to_run=True), tasks_of(engine, processes), Tracking(tensorboard, mlflow),
+        adopt=adopt, report=report, as_json=as_json, quiet=quiet,
     )  # fmt: skip
 
 
@@ -74,7 +77,7 @@ def show(source: Source) -> None:
     """
     from ..bench.config import read_experiment
 
-    print(read_experiment(source).to_toml(), end="")
+    print(read_experiment(source, to_run=False).to_toml(), end="")
 
 
 @bench.command()
@@ -92,7 +95,7 @@ def status(source: Source, out: Out = None, data: Data = None, seeds: Seeds = No
 
 @bench.command()
 def report(source: Source, out: Out = None, data: Data = None, seeds: Seeds = None, as_json: Json = False) -> None:
-    """Draw the figures and tables of what is there, without training anything.
+    """Draw the figures and tables of what is there, without training anything and without the pool.
 
     Example:
 

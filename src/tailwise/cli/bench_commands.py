@@ -10,12 +10,13 @@ import typer
 from rich.console import Console
 
 from ..bench.config import Experiment, presets, read_experiment
+from ..bench.pool_record import identify, recorded_content
 from ..bench.results import Row
 from ..bench.runner import RunTasks, Watcher, collect, keep_results, on_processes, run_experiment, status_of
 from ..bench.store import Store
 from ..bench.sweep import kept_sweeps
 from ..errors import BadInput
-from .bench_show import failures_shown, presets_shown, progress_shown, status_shown, summary_shown
+from .bench_show import failures_shown, note_shown, presets_shown, progress_shown, status_shown, summary_shown
 from .outcome import FAILED, WrongUsage
 from .show import plain
 
@@ -45,9 +46,9 @@ class Tracking:
         return (*wanted, Mlflow(self.mlflow)) if self.mlflow else tuple(wanted)
 
 
-def asked(source: str, out: Path | None, data: Path | None, seeds: str | None) -> Asked:
+def asked(source: str, out: Path | None, data: Path | None, seeds: str | None, *, to_run: bool = False) -> Asked:
     """The experiment, with what the options say put in place of what the file says."""
-    experiment = read_experiment(source)
+    experiment = read_experiment(source, to_run=to_run)
     if data is not None:
         experiment = experiment.model_copy(update={"pool": experiment.pool.model_copy(update={"path": str(data)})})
     if seeds is not None:
@@ -73,17 +74,22 @@ def tasks_of(engine: str, processes: int | None) -> RunTasks:
 
 
 def run_bench(
-    wanted: Asked, run_tasks: RunTasks | None, tracking: Tracking, *, report: bool, as_json: bool, quiet: bool
-) -> None:
+    wanted: Asked, run_tasks: RunTasks | None, tracking: Tracking, *, report: bool, as_json: bool,
+    quiet: bool, adopt: bool = False,
+) -> None:  # fmt: skip
     """`tailwise bench run`."""
     console = Console(stderr=True, highlight=False)
-    with progress_shown(wanted.experiment, wanted.store, quiet=quiet or as_json) as watcher:
+    experiment, store = wanted.experiment, wanted.store
+    data = identify(experiment.pool)
+    if other := store.other_data(data):
+        note_shown(f"{other.where} has changed since an earlier run; results of the new data are kept apart", console)
+    with progress_shown(experiment, store, data.content, quiet=quiet or as_json) as watcher:
         failed = run_experiment(
-            wanted.experiment, wanted.store, watchers=(watcher, *tracking.watchers()), run_tasks=run_tasks
+            experiment, store, watchers=(watcher, *tracking.watchers()), run_tasks=run_tasks, adopt=adopt, data=data
         )
     failures_shown(failed, console)
-    rows = collect(wanted.experiment, wanted.store)
-    page = write_page(wanted, rows) if report and rows else None
+    rows = collect(experiment, store, data.content)
+    page = write_page(wanted, rows, data.content) if report and rows else None
     if as_json:
         _print_json(wanted, rows, failed, page)
     elif rows and not quiet:
@@ -94,38 +100,48 @@ def run_bench(
 
 def report_bench(wanted: Asked, *, as_json: bool) -> None:
     """`tailwise bench report`."""
-    if not collect(wanted.experiment, wanted.store):
+    content = _recorded(wanted)
+    if not collect(wanted.experiment, wanted.store, content):
         raise BadInput(
             f"no results in {wanted.store.folder}; run: tailwise bench run {wanted.experiment.name} "
             "(with the same --out, --data and --seeds)"
         )
-    rows = keep_results(wanted.experiment, wanted.store)
-    page = write_page(wanted, rows)
+    rows = keep_results(wanted.experiment, wanted.store, content)
+    page = write_page(wanted, rows, content)
     if as_json:
         _print_json(wanted, rows, {}, page)
     else:
         summary_shown(rows, page, wanted.store.folder)
 
 
-def write_page(wanted: Asked, rows: list[Row]) -> Path:
+def write_page(wanted: Asked, rows: list[Row], content: str) -> Path:
     """The report, from what is in the folder alone."""
     from ..report.experiment import write_report
     from ..report.sweeps import sweep_of
 
-    sweeps = [sweep_of(content) for content in kept_sweeps(wanted.experiment, wanted.store)]
+    sweeps = [sweep_of(values) for values in kept_sweeps(wanted.experiment, wanted.store, content)]
     return write_report(
         rows, wanted.store.folder, title=wanted.experiment.name, sweeps=sweeps, config=wanted.experiment.to_toml(),
-        class_names=wanted.store.class_names(),
+        versions={"Content of the data": content or "not recorded"}, class_names=wanted.store.class_names(content),
     )  # fmt: skip
+
+
+def _recorded(wanted: Asked) -> str:
+    """The content of the data that the results belong to; anything unusual about it is shown."""
+    found = recorded_content(wanted.experiment, wanted.store)
+    if found.note:
+        note_shown(found.note, Console(stderr=True, highlight=False))
+    return found.content
 
 
 def show_status(wanted: Asked, *, as_json: bool) -> None:
     """`tailwise bench status`."""
+    content = _recorded(wanted)
     if as_json:
-        status = status_of(wanted.experiment, wanted.store)
+        status = status_of(wanted.experiment, wanted.store, content)
         print(json.dumps({"experiment": wanted.experiment.name, **asdict(status)}))
     else:
-        status_shown(wanted.experiment, wanted.store)
+        status_shown(wanted.experiment, wanted.store, content)
 
 
 def list_presets(*, as_json: bool) -> None:

@@ -96,9 +96,9 @@ class Lines(Quiet):
 
 
 @contextmanager
-def progress_shown(experiment: Experiment, store: Store, *, quiet: bool) -> Iterator[Watcher]:
+def progress_shown(experiment: Experiment, store: Store, content: str, *, quiet: bool) -> Iterator[Watcher]:
     """A watcher that shows what happens on stderr."""
-    status = status_of(experiment, store)
+    status = status_of(experiment, store, content)
     left = status.trials - status.complete
     if quiet or not left:
         yield Quiet()
@@ -124,11 +124,11 @@ def presets_shown(found: Sequence[Experiment]) -> None:
     console.print("\nRun one with:     tailwise bench run NAME\nSee all of it:    tailwise bench show NAME")
 
 
-def status_shown(experiment: Experiment, store: Store) -> None:
+def status_shown(experiment: Experiment, store: Store, content: str) -> None:
     """How far each method is, and all of them together."""
     table = _table("imbalance", "method", "trials", "cycles")
     groups: dict[tuple[str, str], list[Trial]] = {}
-    for trial in trials_of(experiment):
+    for trial in trials_of(experiment, content):
         groups.setdefault((trial.setting, trial.method), []).append(trial)
     complete = 0
     for (setting, method), trials in groups.items():
@@ -146,6 +146,11 @@ def failures_shown(failed: dict[str, str], console: Console) -> None:
     """Each failure in one line."""
     for title, why in failed.items():
         console.print(f"[red]failed[/] {plain(title)}: {plain(why)}", soft_wrap=True)
+
+
+def note_shown(text: str, console: Console) -> None:
+    """Something to know that is not an error."""
+    console.print(f"[yellow]note:[/] {plain(text)}", soft_wrap=True)
 
 
 def summary_shown(rows: list[Row], page: Path | None, folder: Path) -> None:

@@ -19,4 +19,4 @@ def run_demo(folder: Path, seeds: str | None, *, quiet: bool) -> None:
             "classes are ten times rarer.\nA linear model starts with 30 labels and asks for 30 more, five times; "
             f"{len(wanted.experiment.seeds)} seeds. About a minute …"
         )
-    run_bench(wanted, None, Tracking(), report=True, as_json=False, quiet=quiet)
+    run_bench(wanted, None, Tracking(), report=True, as_json=False, quiet=quiet, adopt=True)

@@ -122,6 +122,16 @@ def test_a_strategy_may_come_twice_with_different_settings(entries: str) -> None
     assert parse_experiment(experiment.to_toml(), "again") == experiment
 
 
+def test_names_that_are_not_known_here_can_be_read_for_a_report() -> None:
+    text = SMALLEST.replace('"digits"', '"stripes"').replace('"entropy"', '"mine"') + '[learner]\nname = "ours"\n'
+    with pytest.raises(BadInput, match="no pool is called 'stripes'"):
+        parse_experiment(text, "mine.toml")
+    experiment = parse_experiment(text, "mine.toml", to_run=False)
+    assert (experiment.pool.name, experiment.strategies[0].name, experiment.learner.name) == ("stripes", "mine", "ours")
+    with pytest.raises(BadInput, match="seeds holds something twice"):
+        parse_experiment(f"seeds = [1, 1]\n{text}", "mine.toml", to_run=False)
+
+
 def test_no_toml_no_file_and_no_preset_are_told_apart(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("name = ")

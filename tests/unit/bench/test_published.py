@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.quality.published import Continued, by_trial, read_published
 from tailwise.bench.config import Experiment, parse_experiment
+from tailwise.bench.pool_record import identify
 from tailwise.bench.results import Row
 from tailwise.bench.runner import collect, run_experiment, status_of
 from tailwise.bench.trials import Trial, trials_of
@@ -39,7 +40,8 @@ def rows(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> list[Row
 
 
 def trial(tiny: Experiment, seed: int, strategy: str) -> Trial:
-    (found,) = (one for one in trials_of(tiny) if (one.seed, one.part.name) == (seed, strategy))
+    trials = trials_of(tiny, identify(tiny.pool).content)
+    (found,) = (one for one in trials if (one.seed, one.part.name) == (seed, strategy))
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tailwise.bench.config import parse_experiment
+from tailwise.bench.pool_record import PoolRecord
 from tailwise.bench.results import Row
 from tailwise.bench.store import Cycle, Store, is_whole, read_rows, write_rows
 from tailwise.bench.trials import Trial, trials_of
@@ -98,15 +99,18 @@ def test_rows_survive_a_table(tmp_path: Path) -> None:
 
 
 def test_results_from_before_there_was_a_status_are_still_read(store: Store) -> None:
+    later = ("status", "settings", "seconds_calibrate", "seconds_test")
     for path in store.trial(TRIAL).glob("*.json"):
         content = json.loads(path.read_bytes())
-        del content["row"]["status"]
+        for name in later:
+            del content["row"][name]
         path.write_text(json.dumps(content))
     found = [one.row for one in store.cycles(TRIAL)]
     assert [(one.cycle, one.status) for one in found] == [(0, ""), (1, ""), (2, "")]
+    assert all(one.settings == "" and math.isnan(one.seconds_test) for one in found)
     write_rows(found, store.folder / "results.csv")
     lines = (store.folder / "results.csv").read_text().splitlines()
-    (store.folder / "old.csv").write_text("\n".join(line.rpartition(",")[0] for line in lines))
+    (store.folder / "old.csv").write_text("\n".join(line.rsplit(",", len(later))[0] for line in lines))
     assert all(same(first, second) for first, second in zip(read_rows(store.folder / "old.csv"), found, strict=True))
 
 
@@ -117,18 +121,42 @@ def test_a_trial_is_whole_with_its_last_cycle_or_without_a_pool() -> None:
     assert is_whole(TRIAL, [cycle(0), cycle(1, left=0)])
 
 
+def record(name: str, content: str, class_names: tuple[str, ...], place: str = "/a") -> PoolRecord:
+    return PoolRecord(content, "features", {"scale": True}, "a", place, "3 4", name, class_names)
+
+
 def test_class_names_are_kept_by_pool_whatever_they_are_written_in(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert store.class_names() == {}
-    store.keep_class_names("zoo", ("Bär", "猫", 'a "b"'))
-    store.keep_class_names("digits", ["0", "1"])
+    store.keep_pool(record("zoo", "1", ("Bär", "猫", 'a "b"')))
+    store.keep_pool(record("digits", "2", ("0", "1")))
     assert store.class_names() == {"zoo": ("Bär", "猫", 'a "b"'), "digits": ("0", "1")}
+    assert store.class_names("2") == {"digits": ("0", "1")}
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"zoo": 3}', b"\xff"])
-def test_damaged_class_names_leave_the_classes_without_names(tmp_path: Path, damage: bytes) -> None:
-    (tmp_path / "classes.json").write_bytes(damage)
+def test_what_was_recorded_of_a_pool_is_read_back_and_the_latest_comes_last(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first, second = record("zoo", "1", ("a",)), record("zoo", "2", ("b",))
+    for one in (first, second, first):
+        store.keep_pool(one)
+    assert store.pool_records() == [second, first]
+    store.keep_pool(record("moved", "1", ("a",), "/b"))
+    assert [store.pool_name(content) for content in ("1", "2", "3")] == ["moved", "zoo", ""]
+    assert store.other_data(record("zoo", "3", ())) == first
+    assert store.other_data(first) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"zoo": 3}', b"\xff", b'{"pools": 3}'])
+@pytest.mark.parametrize("file", ["pools.json", "classes.json"])
+def test_damaged_class_names_leave_the_classes_without_names(tmp_path: Path, file: str, damage: bytes) -> None:
+    (tmp_path / file).write_bytes(damage)
     assert Store(tmp_path).class_names() == {}
+    assert Store(tmp_path).pool_records() == []
+
+
+def test_class_names_of_older_versions_are_read(tmp_path: Path) -> None:
+    (tmp_path / "classes.json").write_text('{"zoo": ["Bär", "猫"]}', encoding="utf-8")
+    assert Store(tmp_path).class_names("") == {"zoo": ("Bär", "猫")}
 
 
 def test_a_parquet_table_holds_the_same(tmp_path: Path) -> None:

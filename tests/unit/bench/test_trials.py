@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tailwise.bench.config import Experiment, parse_experiment
-from tailwise.bench.trials import Trial, trials_of
+from tailwise.bench.trials import Trial, balance_name, trials_of
 
 FILE = """
 name = "mine"
@@ -26,8 +26,8 @@ def experiment(change: str = "") -> Experiment:
     return parse_experiment(FILE.replace(old, new) if old else FILE, "test")
 
 
-def names(one: Experiment) -> set[str]:
-    return {trial.folder for trial in trials_of(one)}
+def names(one: Experiment, content: str = "") -> set[str]:
+    return {trial.folder for trial in trials_of(one, content)}
 
 
 def test_there_is_one_trial_per_factor_seed_strategy_and_balance() -> None:
@@ -64,6 +64,30 @@ def test_where_the_files_lie_is_not_part_of_the_name() -> None:
     other = experiment('{ name = "digits" }→{ name = "digits", path = "b/other.npz" }')
     assert names(here) == names(there)
     assert not names(here) & names(other)
+    assert names(here, "content 1") == names(there, "content 1") == names(other, "content 1")
+
+
+def test_data_of_another_content_is_another_trial_whatever_its_path() -> None:
+    assert not names(experiment(), "content 1") & names(experiment(), "content 2")
+    assert not names(experiment(), "content 1") & names(experiment())
+    first, second = (next(trials_of(experiment(), content)) for content in ("content 1", "content 2"))
+    assert first.model_key(np.arange(5)) != second.model_key(np.arange(5))
+
+
+def test_balances_are_told_apart_to_the_last_digit() -> None:
+    close = (0.1234567, 0.12345678, 0.1 + 0.2, 0.3, 1e-7, 1e6, 1e6 + 0.5)
+    for content in ("", "content 1"):
+        trials = list(trials_of(experiment(f'[0, "auto", 0.5]→[{", ".join(map(repr, close))}]'), content))
+        assert len({trial.folder for trial in trials}) == len(trials)
+    assert len({balance_name(value) for value in close}) == len(close)
+    assert balance_name(0.5) == balance_name("0.5") == balance_name("0.50") == "0.5"
+
+
+def test_settings_of_a_strategy_are_part_of_the_title() -> None:
+    two = experiment('{ name = "random" }→{ name = "kcenter" }, { name = "kcenter", settings = { parts = 4 } }')
+    titles = [trial.title for trial in trials_of(two) if trial.part.name == "kcenter"]
+    assert len(set(titles)) == len(titles)
+    assert titles[1] == "balanced, seed 0, kcenter λ=0 (parts=4)"
 
 
 def test_a_model_is_shared_by_all_trials_that_start_with_the_same_images_and_no_others() -> None:
