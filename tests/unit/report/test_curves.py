@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,9 +72,20 @@ def test_a_condition_without_a_tail_has_no_panel_of_the_tail(results: Results) -
 def test_several_balances_are_named_one_by_one_and_look_different(make_rows: RowMaker) -> None:
     methods = [("entropy", "0"), ("entropy", "auto"), ("entropy", "0.6")]
     figure = whole(Results.of(make_rows(factors=(0.1,), methods=methods)))
-    assert set(legend(figure)) == {"Entropy", "Entropy-CB (auto)", "Entropy-CB (0.6)"}
+    assert set(legend(figure)) == {"Entropy", "Entropy-CB (auto)", "Entropy-CB (λ = 0.6)"}
     looks = {(line[0].get_linestyle(), line[0].get_marker()) for line in figure.axes[0].containers}
     assert len(looks) == 3
+
+
+def test_several_settings_are_named_one_by_one_and_look_different(make_rows: RowMaker) -> None:
+    rows = make_rows(factors=(0.1,), methods=[("kcenter", "0"), ("kcenter", "auto")])
+    figure = whole(Results.of([*rows, *(replace(row, settings="parts=4") for row in rows)]))
+    assert set(legend(figure)) == {"KCenter", "KCenter (parts 4)", "KCenter-CB", "KCenter-CB (parts 4)"}
+    looks = {
+        (line[0].get_linestyle(), line[0].get_marker(), line[0].get_markerfacecolor())
+        for line in figure.axes[0].containers
+    }
+    assert len(looks) == 4
 
 
 def test_one_seed_has_no_bars(make_rows: RowMaker) -> None:
