@@ -6,7 +6,6 @@ holds the folder; the system lets go of it when a run dies.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
