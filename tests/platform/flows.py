@@ -289,7 +289,7 @@ def folder_for_ray() -> None:
     os.utime(left, (0, 0))
     with folders.session_folder() as mine:
         folders.remove_left_behind(Path.cwd())
-        assert [path.name for path in Path().iterdir()] == [mine.name]
+        assert [path.name for path in Path().iterdir()] == [mine.parent.name]
     assert not list(Path().iterdir())
 
 
