@@ -136,15 +136,20 @@ def _kind_error(path: str | Path, kind: str) -> OSError:
     return OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
 
 
-def resolved(path: str | os.PathLike[str]) -> Path:
-    """The whole path, ~ and links followed; BadFile where no file or folder can have that name."""
+def usable(path: str | os.PathLike[str]) -> Path:
+    """A path with its ~ replaced; BadFile where no file or folder can have that name."""
     whole = with_home(path)
     try:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            whole.lstat()
-        return whole.resolve()
+            whole.stat()
     except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, a NUL
         raise BadFile(f"{shown_path(whole)} cannot be used as a path: {reason(error)}") from error
+    return whole
+
+
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """The same, absolute and with links followed."""
+    return usable(path).resolve()
 
 
 def shown_path(path: str | Path) -> str:
@@ -250,7 +255,7 @@ def read_npy(path: str | Path, *, mapped: bool = False) -> np.ndarray:
         if mapped and size:
             return np.memmap(file, header.dtype, "r", header.offset, header.shape, order)
         file.seek(header.offset)
-        return np.frombuffer(file.read(size), header.dtype).reshape(header.shape, order=order)
+        return np.fromfile(file, header.dtype, prod(header.shape)).reshape(header.shape, order=order)
 
 
 def sync(path: Path) -> None:

@@ -7,6 +7,7 @@ is imported: tensors, tables and series are known by what they can do.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import suppress
 from numbers import Real
 from typing import Any
 
@@ -58,6 +59,19 @@ def real_number(value: object, name: str, wanted: str = "a number ≥ 0", most: 
     if number > most:
         raise BadInput(f"{name} is {shown(value)}; it must be {wanted}, and at most {most:g}")
     return number
+
+
+def listed(values: object, name: str, wanted: str) -> list[Any]:
+    """A list from anything that can be gone through, but for text.
+
+    >>> listed("owl", "classes", "a list of names")
+    Traceback (most recent call last):
+    tailwise.errors.BadInput: classes is 'owl'; give a list of names
+    """
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes | bytearray):
+        with suppress(TypeError):  # an array without dimensions
+            return list(values)
+    raise BadInput(f"{name} is {shown(values)}; give {wanted}")
 
 
 def shown(value: object) -> str:

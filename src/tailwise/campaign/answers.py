@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import BadInput
+from ..inputs import shown
 from ..types import IntArray
 from .leases import SECOND, SECONDS, lease_time
 from .ledger import Ledger, now
@@ -248,8 +249,9 @@ def _insert(
 
 
 def _check_key(key: str) -> None:
-    if not KEY.fullmatch(key):
-        raise BadInput(f"the key {key[:80]!r} is none; make it of 8 to 64 letters, digits, - and _")
+    given: object = key
+    if not isinstance(given, str) or not KEY.fullmatch(given):
+        raise BadInput(f"the key {shown(given)} is not valid; make it of 8 to 64 letters, digits, - and _")
 
 
 def _check_answer(answer: Answer) -> None:

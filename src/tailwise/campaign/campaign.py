@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import BadFile, BadInput
-from ..files import resolved, with_home
+from ..files import resolved, usable
+from ..inputs import listed
 from ..types import Progress, unheard
 from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
 from .classes import (
@@ -62,7 +64,7 @@ class Campaign:
         """
         home = resolved(folder)
         roots = _image_folders(images, home)
-        _check_classes(classes)
+        classes = _checked_classes(classes)
         changed_settings(Settings(), settings)
         ledger = Ledger.create(home, purpose=purpose)
         try:
@@ -176,7 +178,7 @@ class Campaign:
         row = locate(self.ledger, image)
         asked = asked_last(self.ledger, row.key)
         round_id, version = (None, None) if asked is None else (asked.round_id, asked.model_version)
-        mark = key or uuid.uuid4().hex
+        mark = uuid.uuid4().hex if key is None else key
         answer = Answer(mark, row.id, annotator, kind, class_id, None, round_id, version, source)
         return record(self.ledger, [answer])[0]
 
@@ -252,7 +254,7 @@ class Campaign:
         `out` is another folder, or a file that is not there yet. With `dry_run` nothing is written, and the path is the
         file, or the folder that would hold it.
         """
-        place = self.folder / BACKUPS if out is None else with_home(out)
+        place = self.folder / BACKUPS if out is None else usable(out)
         if out is not None and place.exists() and not place.is_dir():
             raise BadFile(f"{place} is there already; name a file that is not, or a folder")
         if dry_run:
@@ -287,9 +289,7 @@ class Campaign:
         """Read labels that were made elsewhere: `campaign.import_labels("labels.csv")`; told apart by its content."""
         from .importing import import_file
 
-        return import_file(
-            self, Path(path), format=format, annotator=annotator, dry_run=dry_run, report=report, **options
-        )
+        return import_file(self, path, format=format, annotator=annotator, dry_run=dry_run, report=report, **options)
 
     def export(
         self, out: str | Path, *, format: str | None = None, dry_run: bool = False, report: Progress = unheard,
@@ -298,7 +298,7 @@ class Campaign:
         """Write the labels for other programs: `campaign.export("labels.csv")`; gives where they are."""
         from .exporting import export
 
-        return export(self, Path(out), format=format, dry_run=dry_run, report=report, **options)
+        return export(self, out, format=format, dry_run=dry_run, report=report, **options)
 
     def doctor(self, mend: Sequence[str] = (), *, dry_run: bool = False) -> list[Finding]:
         """Look for faults, `campaign.doctor()`, or mend those that are named; gives what is found then.
@@ -307,6 +307,7 @@ class Campaign:
         """
         from . import doctor
 
+        mend = listed(mend, "mend", "a list of names of faults")
         if dry_run and mend:
             return doctor.mendable(self, mend)
         return doctor.mend(self, mend) if mend else doctor.examine(self)
@@ -330,7 +331,8 @@ class _TakenBackError(Exception):
 
 def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> list[Path]:
     """The folders of images, each there and none of them the campaign's own."""
-    named = [images] if isinstance(images, str | Path) else list(images)
+    several = not isinstance(images, str | os.PathLike)
+    named: list[Any] = listed(images, "images", "the folder of your images, or a list of such") if several else [images]
     roots = [resolved(one) for one in named]
     for root in roots:
         if not root.is_dir():
@@ -342,16 +344,15 @@ def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> lis
     return roots
 
 
-def _check_classes(classes: Sequence[str]) -> None:
-    """Before anything is made."""
-    if isinstance(classes, str):
-        raise BadInput(f"the classes are {classes!r}; give a list of names")
-    seen: set[str] = set()
-    for name in classes:
+def _checked_classes(classes: Sequence[str]) -> list[str]:
+    """Before anything is made; a list, as an iterator could be gone through only once."""
+    names, seen = listed(classes, "the classes", "a list of names"), set[str]()
+    for name in names:
         cleaned = clean_name("class", name, MOST_CLASS)
         if cleaned.casefold() in seen:
             raise BadInput(f"the class {cleaned!r} is named twice; names must differ by more than their case")
         seen.add(cleaned.casefold())
+    return names
 
 
 def _summed(parts: Sequence[Indexed]) -> Indexed:

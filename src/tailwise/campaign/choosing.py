@@ -15,6 +15,7 @@ import numpy as np
 
 from ..cycle import Asking, choose
 from ..errors import BadInput, PoolExhausted
+from ..inputs import whole_number
 from ..learn.calibrated import Calibration
 from ..strategies import make
 from ..strategies.base import STRATEGIES
@@ -234,11 +235,12 @@ def _request(
     usual = read_settings(ledger)
     size = usual.budget if budget is None else budget
     answers = usual.overlap if overlap is None else overlap
-    _check_whole("budget", size)
-    _check_whole("overlap", answers)
+    whole_number(size, "budget", least=1)
+    whole_number(answers, "overlap", least=1)
     name = usual.strategy if strategy is None else strategy
     weight = usual.balance if balance is None else balance
-    weight = 0.0 if weight == "none" else weight
+    weight = 0.0 if isinstance(weight, str) and weight == "none" else weight
+    _ = STRATEGIES[name]
     if name in ON_PIXELS:
         others = ", ".join(other for other in sorted(STRATEGIES) if other not in ON_PIXELS)
         raise BadInput(f"strategy {name!r} looks at pixels, and a campaign chooses by features; take one of {others}")
@@ -248,7 +250,7 @@ def _request(
     changed_settings(usual, {"calibration": calibrated})  # checks it
     if not dry_run and ledger.read_only:
         raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing, or ask for a dry run")
-    draw = _next_number(ledger) if seed is None else int(seed)
+    draw = _next_number(ledger) if seed is None else whole_number(seed, "seed")
     return Request(
         int(size), budget is not None, name, weight, calibrated, draw, int(answers), dry_run, allow_unfinished, skipped,
         usual,
@@ -258,11 +260,6 @@ def _request(
 def _next_number(ledger: Ledger) -> int:
     """The number of the round that will be opened."""
     return 1 + int(ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0])
-
-
-def _check_whole(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise BadInput(f"{name} is {value!r}; it must be a whole number above 0")
 
 
 def _check_finished(ledger: Ledger, asked: Request) -> Pending | None:

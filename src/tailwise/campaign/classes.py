@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import BadInput, UnknownName
+from ..inputs import shown
 from .ledger import Ledger, now
 from .names import MOST_CLASS, clean_name
 
@@ -31,11 +32,12 @@ def list_classes(ledger: Ledger, *, retired: bool = False) -> list[Klass]:
 def find_class(ledger: Ledger, name: str | int) -> Klass:
     """A class by its number or its name, whatever the case; retired ones too."""
     known = list_classes(ledger, retired=True)
+    whole = isinstance(name, int) and not isinstance(name, bool)
     for one in known:
-        if one.id == name or (isinstance(name, str) and _same(one.name, name)):
+        if (whole and one.id == name) or (isinstance(name, str) and _same(one.name, name)):
             return one
     names = ", ".join(one.name for one in known[:20]) or "none"
-    raise UnknownName(f"no class is called {name!r}; the classes are {names}{', …' if len(known) > 20 else ''}")
+    raise UnknownName(f"no class is called {shown(name)}; the classes are {names}{', …' if len(known) > 20 else ''}")
 
 
 def add_class(ledger: Ledger, name: str) -> Klass:

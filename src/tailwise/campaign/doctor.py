@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..errors import BadFile, BadInput, LedgerFault, OlderLedger, TailwiseError, UnknownName
 from ..files import resolved
+from ..inputs import shown
 from ..learn.feature_cache import ShardFault, remove_shard, shard_faults
 from .features import FOLDER as FEATURES
 from .features import embed
@@ -89,8 +90,9 @@ def mend(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
 
 def mendable(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
     """What is found of these names, or of "all", and has a fix; nothing is changed."""
-    if unknown := [name for name in names if name not in FIXES and name != ALL]:
-        raise UnknownName(f"{unknown[0]!r} is nothing that can be mended; there are {', '.join(FIXES)} and {ALL}")
+    given: Sequence[object] = names
+    if unknown := [one for one in given if not isinstance(one, str) or (one not in FIXES and one != ALL)]:
+        raise UnknownName(f"{shown(unknown[0])} is an unknown fix; there are {', '.join(FIXES)} and {ALL}")
     asked = {*names, *(set(FIXES) - DECISIONS if ALL in names else ())}
     return [finding for finding in examine(campaign) if finding.fix is not None and finding.name in asked]
 

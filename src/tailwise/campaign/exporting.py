@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import BadFile, BadInput
-from ..files import with_home
+from ..files import usable
 from ..types import Progress, unheard
 from .classes import list_classes
 from .formats import FORMATS, Format, Kind, Record
@@ -116,8 +116,8 @@ def write_export(
     dry_run: bool = False, report: Progress = unheard,
 ) -> Exported:  # fmt: skip
     """The same, with what was written and what was left out."""
-    ledger, place = ledger_of(campaign), with_home(out)
-    kind = FORMATS[format or format_of(place)]
+    ledger, place = ledger_of(campaign), usable(out)
+    kind = FORMATS[format_of(place) if format is None else format]
     folders = list_folders(ledger)
     shares = shares_of(split)
     _check(ledger, kind, place, folders, with_predictions=with_predictions)

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 
 from ..errors import BadFile, UnknownName
 from ..files import resolved, with_home
+from ..inputs import shown
 from ..types import Progress, unheard
 from .ledger import Ledger
 from .scanning import name_is_unicode, real_path, stamp_of
@@ -138,6 +139,9 @@ def locate(ledger: Ledger, name: str | PurePath) -> ImageRow:
     Where two folders hold images of the same name, the path may begin with the folder's, as in exports. Paths may be
     written with slashes or, as on Windows, with backslashes.
     """
+    given: object = name
+    if not isinstance(given, str | PurePath):
+        raise UnknownName(f"{shown(given)} is not an image of this campaign; name one by its path or its key")
     text = name.as_posix() if isinstance(name, PurePath) else name
     rows = _located(ledger, text) or (_located(ledger, text.replace("\\", "/")) if "\\" in text else [])
     if len({row["id"] for row in rows}) > 1:

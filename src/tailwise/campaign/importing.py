@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..errors import BadInput
-from ..files import with_home
+from ..files import usable
 from ..types import Progress, unheard
 from .answers import LATEST, Answer, record
 from .classes import add_classes, list_classes
@@ -149,10 +149,10 @@ def import_file(
     by_name: match images by their names even where their bytes are others.
     dry_run: write nothing, only say what would be done.
     """
-    ledger, place = ledger_of(campaign), with_home(path)
+    ledger, place = ledger_of(campaign), usable(path)
     report(0.0, f"reading {place}")
     known = tuple(one.name for one in list_classes(ledger))
-    loaded = FORMATS[format or guess_format(place)].read(place, known)
+    loaded = FORMATS[guess_format(place) if format is None else format].read(place, known)
     options = Options(annotator, rename or {}, create_classes, overwrite, by_name, dry_run)
     done = import_records(ledger, loaded.records, options, classes=loaded.classes, report=report)
     return replace(done, problems=(*loaded.problems, *done.problems))

@@ -6,6 +6,7 @@ import unicodedata
 from functools import lru_cache
 
 from ..errors import BadInput
+from ..inputs import shown as as_shown
 
 MOST_CLASS = 200
 MOST_ANNOTATOR = 60
@@ -22,6 +23,9 @@ def clean_name(kind: str, text: str, most: int) -> str:
     Traceback (most recent call last):
     tailwise.errors.BadInput: the class name ' ' is empty; give it at least one visible character
     """
+    given: object = text
+    if not isinstance(given, str):
+        raise BadInput(f"the {kind} name is {as_shown(given)}; it must be text")
     name = unicodedata.normalize("NFC", text).strip()
     shown = repr(text if len(text) <= 40 else text[:40] + "…")
     kinds = {character: unicodedata.category(character) for character in name}
@@ -35,7 +39,12 @@ def clean_name(kind: str, text: str, most: int) -> str:
     return name
 
 
-@lru_cache(maxsize=1024)  # the same few names come with every answer
 def clean_annotator(text: str) -> str:
     """The name of somebody who labels."""
+    given: object = text
+    return _known_annotator(text) if isinstance(given, str) else clean_name("annotator", text, MOST_ANNOTATOR)
+
+
+@lru_cache(maxsize=1024)  # the same few names come with every answer
+def _known_annotator(text: str) -> str:
     return clean_name("annotator", text, MOST_ANNOTATOR)

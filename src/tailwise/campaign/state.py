@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..errors import BadFile, BadInput
+from ..inputs import LARGEST_COUNT, shown, whole_number
 from ..registry import check_settings
 from .answers import annotators
 from .classes import list_classes
@@ -108,10 +109,9 @@ def _check(settings: Settings) -> None:
     for field in fields(Settings):
         value, usual = getattr(settings, field.name), getattr(Settings(), field.name)
         if type(value) is not type(usual):
-            raise BadInput(f"the setting {field.name} is {value!r}; it must be like {usual!r}")
+            raise BadInput(f"the setting {field.name} is {shown(value)}; it must be like {usual!r}")
     for name in ("budget", "overlap"):
-        if getattr(settings, name) < 1:
-            raise BadInput(f"the setting {name} is {getattr(settings, name)}; it must be at least 1")
+        whole_number(getattr(settings, name), f"the setting {name}", least=1, most=LARGEST_COUNT)
     if settings.calibration not in CALIBRATIONS:
         raise BadInput(
             f"the setting calibration is {settings.calibration!r}; a campaign takes one of {', '.join(CALIBRATIONS)}: "

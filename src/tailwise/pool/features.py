@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadFile, BadInput, MissingExtra
-from ..files import open_regular
+from ..files import open_regular, read_npy
 from ..types import BoolArray, FloatArray, IntArray
 from .content import content_of
 from .images import LabelledImages, Pool
@@ -95,16 +95,19 @@ def read_arrays(path: Path) -> Arrays:
 
 def _read_numpy(path: Path) -> dict[str, NDArray[Any]]:
     """The known arrays of an .npz, or the one array of an .npy under the file's name."""
+    from tokenize import TokenError
     from zipfile import BadZipFile
     from zlib import error as zlib_error
 
+    # numpy reads the header of an array as Python, so that a damaged one may raise what Python's parser raises.
+    damaged = (OSError, EOFError, ValueError, TokenError, RecursionError, MemoryError, BadZipFile, zlib_error)
     try:
+        if path.suffix.lower() == ".npy":
+            return {path.stem: read_npy(path)}
         with open_regular(path) as file:
             loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {path.stem: loaded}
             return {name: loaded[name] for name in (*ARRAYS, NAMES) if name in loaded}
-    except (OSError, EOFError, ValueError, BadZipFile, zlib_error) as error:
+    except damaged as error:
         raise BadFile(f"{path} cannot be read as plain numpy arrays: {error}") from error
 
 

@@ -460,7 +460,7 @@ def test_a_folder_without_a_campaign_is_told(tmp_path: Path) -> None:
 
 
 def test_unknown_names_and_read_only_campaigns_are_refused(studio: Any) -> None:  # noqa: ANN401
-    with pytest.raises(UnknownName, match="'teeth' is nothing that can be mended"):
+    with pytest.raises(UnknownName, match="'teeth' is an unknown fix"):
         mend(studio.campaign, ["teeth"])
     with Ledger.open(studio.ledger.folder, read_only=True) as reader:
         assert examine(reader) == []

@@ -71,7 +71,7 @@ def test_settings_are_the_usual_ones_until_they_are_changed(ledger: Ledger) -> N
         ({"bugdet": 5}, "a campaign has no setting 'bugdet'; its settings are name, backbone"),
         ({"budget": "many"}, "the setting budget is 'many'; it must be like 100"),
         ({"budget": True}, "the setting budget is True"),
-        ({"budget": 0}, "the setting budget is 0; it must be at least 1"),
+        ({"budget": 0}, "the setting budget is 0; it must be a whole number ≥ 1"),
         ({"overlap": -1}, "the setting overlap is -1"),
         ({"blind": 1}, "the setting blind is 1; it must be like False"),
     ],
