@@ -33,7 +33,7 @@ HALF = b"GET /api/job HTTP/1.1\r\nHost: localhost\r\nX-Half: "
 @contextlib.contextmanager
 def serving(home: Path, **limits: float) -> Iterator[Api]:
     """A server with some limits that a test can wait for; the others are never reached."""
-    usual = {"head_seconds": FOR_EVER, "idle_seconds": int(FOR_EVER), "taking_seconds": FOR_EVER, "connections": 100}
+    usual = {"header_timeout": FOR_EVER, "keep_alive": int(FOR_EVER), "write_timeout": FOR_EVER, "max_connections": 100}
     with serving_api(home, Options(port=0, limits=Limits(**{**usual, **limits})), images=2) as api:  # type: ignore[arg-type]
         yield api
 
@@ -71,18 +71,18 @@ def ends(line: socket.socket) -> bool:
 
 
 def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
-    with serving(tmp_path, head_seconds=0.2) as api, connect(api) as line:
+    with serving(tmp_path, header_timeout=0.2) as api, connect(api) as line:
         assert ends(line)
 
 
 def test_a_connection_that_sends_half_a_head_is_closed(tmp_path: Path) -> None:
-    with serving(tmp_path, head_seconds=0.2) as api, connect(api) as line:
+    with serving(tmp_path, header_timeout=0.2) as api, connect(api) as line:
         line.sendall(HALF)
         assert ends(line)
 
 
 def test_a_head_that_comes_byte_by_byte_has_no_more_time(tmp_path: Path) -> None:
-    with serving(tmp_path, head_seconds=0.5) as api, connect(api) as line:
+    with serving(tmp_path, header_timeout=0.5) as api, connect(api) as line:
         line.sendall(HALF)
         end = time.monotonic() + PATIENCE
         with contextlib.suppress(ConnectionError):
@@ -93,14 +93,14 @@ def test_a_head_that_comes_byte_by_byte_has_no_more_time(tmp_path: Path) -> None
 
 
 def test_half_a_head_after_a_whole_request_is_closed_too(tmp_path: Path) -> None:
-    with serving(tmp_path, head_seconds=0.2) as api, answered(api, whole(api), b"H") as line:
+    with serving(tmp_path, header_timeout=0.2) as api, answered(api, whole(api), b"H") as line:
         assert read_answer(line, b"H").status == 200
         line.sendall(HALF)
         assert ends(line)
 
 
 def test_between_two_requests_there_is_the_time_for_idling(tmp_path: Path) -> None:
-    with serving(tmp_path, head_seconds=0.1) as api, answered(api, whole(api), b"H") as line:
+    with serving(tmp_path, header_timeout=0.1) as api, answered(api, whole(api), b"H") as line:
         assert read_answer(line, b"H").status == 200
         for _ in range(2):
             time.sleep(0.3)
@@ -108,7 +108,7 @@ def test_between_two_requests_there_is_the_time_for_idling(tmp_path: Path) -> No
             assert read_answer(line).status == 200
     other = tmp_path / "other"
     other.mkdir()
-    with serving(other, idle_seconds=1) as api, connect(api) as line:
+    with serving(other, keep_alive=1) as api, connect(api) as line:
         line.sendall(whole(api))
         assert read_answer(line).status == 200
         assert ends(line)
@@ -116,7 +116,7 @@ def test_between_two_requests_there_is_the_time_for_idling(tmp_path: Path) -> No
 
 def test_a_body_may_come_later_than_its_head(tmp_path: Path) -> None:
     body = b'{"annotator": "ada", "count": 1}'
-    with serving(tmp_path, head_seconds=0.1) as api:
+    with serving(tmp_path, header_timeout=0.1) as api:
         head = whole(api, "POST", "/api/lease", len(body), Expect="100-continue")
         with answered(api, head, b"HTTP/1.1 100 ") as line:
             while not line.recv(1000).endswith(b"\r\n\r\n"):
@@ -127,7 +127,7 @@ def test_a_body_may_come_later_than_its_head(tmp_path: Path) -> None:
 
 
 def test_silent_connections_give_way_when_there_are_too_many(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with serving(tmp_path, connections=4) as api, contextlib.ExitStack() as stack:
+    with serving(tmp_path, max_connections=4) as api, contextlib.ExitStack() as stack:
         silent = [stack.enter_context(connect(api)) for _ in range(12)]
         assert api.get("/api/job")["state"] == "idle"
         assert all(ends(line) for line in silent[:8])  # the first ones, as they have waited longest
@@ -137,7 +137,7 @@ def test_silent_connections_give_way_when_there_are_too_many(tmp_path: Path, cap
 
 def test_a_request_under_way_is_never_given_up_for_a_new_one(tmp_path: Path) -> None:
     body = b'{"annotator": "ada", "count": 1}'
-    with serving(tmp_path, connections=3) as api, contextlib.ExitStack() as stack:
+    with serving(tmp_path, max_connections=3) as api, contextlib.ExitStack() as stack:
         under_way = [stack.enter_context(connect(api)) for _ in range(3)]
         for line in under_way:
             line.sendall(whole(api, "POST", "/api/lease", length=len(body), Expect="100-continue"))
@@ -164,7 +164,7 @@ def test_a_connection_that_takes_nothing_of_its_response_is_closed(tmp_path: Pat
     Image.fromarray(noise).save(tmp_path / "images" / "000_0.png")
     with Campaign.open(tmp_path / "campaign") as campaign:
         campaign.index()
-    limits = Limits(head_seconds=FOR_EVER, idle_seconds=int(FOR_EVER), taking_seconds=0.3)
+    limits = Limits(header_timeout=FOR_EVER, keep_alive=int(FOR_EVER), write_timeout=0.3)
     with reopened(tmp_path / "campaign", Options(port=0, limits=limits)) as api, socket.socket() as line:
         path = f"/image/{api.rows('SELECT key FROM image')[0][0]}?size=2048"
         size = len(api.client.get(path).content)
@@ -183,7 +183,7 @@ import os, resource, sys
 from tailwise.web.serve import Options, running
 from tailwise.web.settings import Limits
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
-limits = Limits(head_seconds=3600.0, pause_seconds=0.1)
+limits = Limits(header_timeout=3600.0, accept_pause=0.1)
 with running(sys.argv[1], Options(port=0, with_token=False, limits=limits)) as serving:
     print(serving.port, flush=True)
     sys.stdin.readline()
@@ -246,7 +246,7 @@ def test_half_of_the_descriptors_stay_for_the_ledger_and_the_images() -> None:
     assert most_connections(10**9) <= (10**9 if soft == resource.RLIM_INFINITY else soft // 2)
 
 
-@pytest.mark.parametrize("name", ["connections", "head_seconds", "idle_seconds", "taking_seconds", "pause_seconds"])
+@pytest.mark.parametrize("name", ["max_connections", "header_timeout", "keep_alive", "write_timeout", "accept_pause"])
 def test_a_limit_that_would_let_nobody_in_is_rejected(name: str) -> None:
     for value in (0, -1, float("nan")):
         with pytest.raises(BadInput, match=f"the limit {name} is"):

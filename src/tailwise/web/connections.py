@@ -33,8 +33,8 @@ class LimitedProtocol(H11Protocol):
     def __init__(self, config: Config, state: ServerState, app_state: dict[str, object], limits: Limits) -> None:
         super().__init__(config, state, app_state)
         self._limits = limits
-        self._head: asyncio.TimerHandle | None = None  # runs while a request's head is waited for
-        self._taking: asyncio.TimerHandle | None = None  # runs while nothing of a response is taken
+        self._header: asyncio.TimerHandle | None = None  # runs while a request's head is waited for
+        self._writing: asyncio.TimerHandle | None = None  # runs while nothing of a response is taken
         self.idle_since: float | None = None  # None while a request is under way
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -66,9 +66,9 @@ class LimitedProtocol(H11Protocol):
     def resume_writing(self) -> None:
         """It does."""
         super().resume_writing()
-        if self._taking is not None:
-            self._taking.cancel()
-            self._taking = None
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
 
     def timeout_keep_alive_handler(self) -> None:
         """What is left to send must be taken in time as well: closing alone would wait for that."""
@@ -79,24 +79,24 @@ class LimitedProtocol(H11Protocol):
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         if cycle is not None and not cycle.response_complete:
             self.idle_since = None
-            if self._head is not None:
-                self._head.cancel()
-                self._head = None
+            if self._header is not None:
+                self._header.cancel()
+                self._header = None
             return
         if self.idle_since is None:
             self.idle_since = self.loop.time()
-        if self._head is None and self.timeout_keep_alive_task is None and not self.transport.is_closing():
-            self._head = self.loop.call_later(self._limits.head_seconds, self.timeout_keep_alive_handler)
+        if self._header is None and self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self._header = self.loop.call_later(self._limits.header_timeout, self.timeout_keep_alive_handler)
 
     def _abort_later(self) -> None:
-        if self._taking is None:
-            self._taking = self.loop.call_later(self._limits.taking_seconds, self.transport.abort)
+        if self._writing is None:
+            self._writing = self.loop.call_later(self._limits.write_timeout, self.transport.abort)
 
     def _stop_timers(self) -> None:
-        for timer in (self._head, self._taking):
+        for timer in (self._header, self._writing):
             if timer is not None:
                 timer.cancel()
-        self._head = self._taking = None
+        self._header = self._writing = None
 
 
 class Acceptor:
@@ -109,7 +109,7 @@ class Acceptor:
         self._make = make
         self._state = state
         self._limits = limits
-        self._most = most_connections(limits.connections)
+        self._most = most_connections(limits.max_connections)
         self._logged: dict[str, float] = {}  # when each trouble was logged
 
     async def run(self) -> None:
@@ -142,7 +142,7 @@ class Acceptor:
         if error.errno in OUT_OF_RESOURCES:
             self._close_longest_idle()
         self._log_once("accept", f"cannot accept connections: {error.strerror or error}; trying again every second")
-        await asyncio.sleep(self._limits.pause_seconds)
+        await asyncio.sleep(self._limits.accept_pause)
 
     def _close_longest_idle(self) -> bool:
         idle = [

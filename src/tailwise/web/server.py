@@ -29,7 +29,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app, http="h11", ws="none", loop="asyncio", lifespan="on", log_config=None, access_log=False,
-                server_header=False, proxy_headers=False, timeout_keep_alive=self._limits.idle_seconds,
+                server_header=False, proxy_headers=False, timeout_keep_alive=self._limits.keep_alive,
                 timeout_graceful_shutdown=GRACE,
             )
         )  # fmt: skip

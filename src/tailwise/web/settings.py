@@ -18,15 +18,15 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa
 class Limits:
     """How many connections there may be, and how long one may wait for the other side."""
 
-    connections: int = 256  # a browser opens up to six
-    head_seconds: float = 15.0  # for the whole head of a request
-    idle_seconds: int = 30  # between two requests; the page looks every five
-    taking_seconds: float = 60.0  # without taking anything of a response
-    pause_seconds: float = 1.0  # after a connection could not be accepted
+    max_connections: int = 256  # a browser opens up to six
+    header_timeout: float = 15.0  # for the whole head of a request
+    keep_alive: int = 30  # between two requests; the page looks every five
+    write_timeout: float = 60.0  # without taking anything of a response
+    accept_pause: float = 1.0  # after a connection could not be accepted
 
     def __post_init__(self) -> None:
         """Numbers that a server can work with."""
-        for name in ("connections", "head_seconds", "idle_seconds", "taking_seconds", "pause_seconds"):
+        for name in ("max_connections", "header_timeout", "keep_alive", "write_timeout", "accept_pause"):
             if not getattr(self, name) > 0:
                 raise BadInput(f"the limit {name} is {getattr(self, name)}; it must be above 0")
 
