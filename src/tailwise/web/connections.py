@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import importlib
 import socket
 import time
 from collections.abc import Callable
@@ -166,8 +165,8 @@ class Acceptor:
 def most_connections(wanted: int) -> int:
     """At most half of the descriptors that the process may have open: the ledger and the images need some."""
     try:
-        resource = importlib.import_module("resource")
-    except ImportError:  # Windows: there are enough
+        import resource
+    except ImportError:  # Windows, which allows many more
         return wanted
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, int(soft) // 2))
