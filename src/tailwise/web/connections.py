@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -164,9 +165,5 @@ class Acceptor:
 
 def most_connections(wanted: int) -> int:
     """At most half of the descriptors that the process may have open: the ledger and the images need some."""
-    try:
-        import resource
-    except ImportError:  # Windows, which allows many more
-        return wanted
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, int(soft) // 2))
+    allowed = os.sysconf("SC_OPEN_MAX") if hasattr(os, "sysconf") else -1  # Windows allows many
+    return wanted if allowed < 0 else max(1, min(wanted, allowed // 2))
