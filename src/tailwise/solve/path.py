@@ -63,16 +63,6 @@ def quick_effort(time_limit: float | None = None) -> Effort:
     return Effort(gap=1e-3, time_limit=time_limit, restarts=2, kicks=0, nodes=0)
 
 
-def score_scale(extent: tuple[float, float], classes: int) -> float:
-    """How large λ must be to mean what it means for entropy: the range of the scores over that of entropy, log C.
-
-    >>> f"{score_scale((0.0, 1.0), 2):.4f}"
-    '1.4427'
-    """
-    spread = extent[1] - extent[0]
-    return spread / np.log(classes) if spread > 0 and classes > 1 else 1.0
-
-
 def paper_grid(scale: float) -> Float64Array:
     """λ over (0, 3], times the scale of the scores."""
     return scale * GRID_END * np.arange(1, GRID_STEPS + 1) / GRID_STEPS
@@ -83,13 +73,23 @@ def rule_threshold(loss_at_zero: float, least_loss: float) -> float:
     return least_loss + RULE_SHARE * max(0.0, loss_at_zero - least_loss)
 
 
-def auto_lam(l1_at: Callable[[float], float], scale: float) -> float:
-    """The paper's rule: the smallest λ on the grid whose l1 loss is within 1 % of the lowest.
+def auto_lam(l1_at: Callable[[float], float], grid: Float64Array, program: Program) -> float:
+    """The λ of "auto" on an ascending grid, λ > 0; 0 where there is nothing to balance.
 
-    >>> auto_lam(lambda lam: max(0.0, 1.0 - lam), scale=1.0)
+    This is the one place that decides: `select`, `balance_path` and the strategies all ask here.
+    """
+    return settled_lam(l1_at, grid) if len(grid) and program.steerable else 0.0
+
+
+def settled_lam(l1_at: Callable[[float], float], grid: Float64Array) -> float:
+    """The paper's rule: the smallest λ on the grid after which the l1 loss no longer falls, to 1 %; by bisection.
+
+    Solved to a gap, l1 can rise a little from one λ to the next. Bisection then ends at a λ that meets the limit, while
+    the last one below it that was looked at does not.
+
+    >>> settled_lam(lambda lam: max(0.0, 1.0 - lam), paper_grid(1.0))
     1.0
     """
-    grid = paper_grid(scale)
     limit = rule_threshold(l1_at(0.0), l1_at(float(grid[-1])))
     low, high = -1, len(grid) - 1  # the loss at grid[high] meets the limit
     while high - low > 1:
@@ -136,10 +136,10 @@ def find_lam(balance: Balance, l1_at: Callable[[float], float], scale: float, pr
     setting = parse_balance(balance)
     if isinstance(setting, float):
         return setting
-    if program.at(1.0).separable or program.rows.classes == 1:  # there is nothing to balance
-        return 0.0
     if setting == "auto":
-        return auto_lam(l1_at, scale)
+        return auto_lam(l1_at, paper_grid(scale), program)
+    if not program.steerable:
+        return 0.0
     wish = WISH.match(setting)
     assert wish is not None  # parse_balance let it through
     share = float(wish[1]) / 100

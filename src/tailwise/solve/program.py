@@ -73,6 +73,11 @@ class Program:
         """
         return self.lam == 0 or self.budget in (0, self.rows.size)
 
+    @property
+    def steerable(self) -> bool:
+        """Whether λ can change the picks for the better: not where one batch exists, or one class."""
+        return 0 < self.budget < self.rows.size and self.rows.classes > 1
+
 
 EPSILON = 2.0**-53  # relative error of one rounding
 ROUNDINGS = 128  # that a term of the objective goes through at most; sums are pairwise

@@ -17,7 +17,8 @@ from ..inputs import class_names, real_number, shown
 from ..registry import Registry, check_settings
 from ..score.softmax import SCORES
 from ..solve.engines import rows_on
-from ..solve.path import Balance, parse_balance, score_scale
+from ..solve.path import Balance, parse_balance
+from ..solve.score_scale import score_scale
 from ..solve.shards import Column
 from ..solve.source import open_proba
 from ..types import Float64Array, Predictions, Selection
@@ -113,14 +114,14 @@ class ScoreStrategy(Base):
     """A strategy that is a score: the program of the paper with u = −score."""
 
     scale: ClassVar[float | None] = None
-    """What λ = 1 means relative to entropy; None: judged by the range of the scores."""
+    """What λ = 1 means relative to entropy; None: judged by the spread of the scores."""
 
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """Score, then solve."""
         scores = self.scores(task, predictions)
         if scores is not None:
             costs = task.rows.hold(0.0 - scores)  # no −0.0
-        scale = self.scale or score_scale(costs.extent(), task.rows.classes)
+        scale = self.scale or score_scale(costs, task.budget)
         return by_cost(task, costs, self.balance, scale=scale, method=self.name)
 
     def scores(self, _task: Task, _predictions: Predictions) -> Float64Array | None:

@@ -14,7 +14,7 @@ from ..balance.target import PerClass, Target
 from ..errors import BadInput, MissingExtra
 from ..inputs import LARGEST_SCORE, class_names, in_row_order, real_array, shown
 from ..solve.engines import rows_on
-from ..solve.path import Sweep, paper_grid, quick_effort, rule_threshold
+from ..solve.path import Sweep, auto_lam, paper_grid, quick_effort
 from ..solve.shards import Column
 from ..solve.source import open_proba
 from ..types import Float64Array, Proba
@@ -36,7 +36,7 @@ class BalancePath:
     l1: distance of the expected counts from the target.
     l1_score: L1 score of the labelled set with the expected counts added: 0 = uniform, 1 = one class.
     gap: certified gap of each batch.
-    chosen: the λ that the paper's rule takes.
+    chosen: the λ that the paper's rule takes of these; with the default `lams` that of `select(balance="auto")`.
     """
 
     lam: Float64Array
@@ -98,7 +98,9 @@ def balance_path(
 
 def _swept(task: Task, costs: Column, values: Float64Array) -> BalancePath:
     """Solve at every λ, and measure."""
-    sweep = Sweep(task.program(costs), quick_effort(), task.seed, task.report)
+    program = task.program(costs)
+    sweep = Sweep(program, quick_effort(), task.seed, task.report)
+    chosen = auto_lam(sweep.l1_at, values[values > 0], program)  # first, as each solve starts from those before it
     solutions = [sweep.at(lam) for lam in values.tolist()]
     expected = [task.rows.total(solution.indices) for solution in solutions]
     l1 = np.array([task.ranges.distance(one) for one in expected])
@@ -108,14 +110,8 @@ def _swept(task: Task, costs: Column, values: Float64Array) -> BalancePath:
         l1=l1,
         l1_score=np.array([l1_score(task.counts + one) for one in expected]),
         gap=np.array([solution.gap for solution in solutions]),
-        chosen=_by_rule(values, l1),
+        chosen=chosen,
     )
-
-
-def _by_rule(lams: Float64Array, l1: Float64Array) -> float:
-    """The smallest λ > 0 after which the l1 loss no longer falls (PAPER §6); 0 where there is no other."""
-    met = np.flatnonzero((l1 <= rule_threshold(float(l1[0]), float(l1.min()))) & (lams > 0))
-    return float(lams[met[0]]) if len(met) else 0.0
 
 
 def _checked(lams: object) -> Float64Array:

@@ -11,7 +11,8 @@ from ..balance.target import PerClass, Target
 from ..inputs import class_names, in_row_order, per_row
 from ..score.softmax import SCORES
 from ..solve.engines import rows_on
-from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort, score_scale
+from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort
+from ..solve.score_scale import score_scale
 from ..solve.shards import Column, Rows
 from ..solve.solver import solve
 from ..solve.source import open_proba
@@ -86,7 +87,7 @@ def scored_task(
         task, _ = make_task(rows, budget, **asked)
         costs = rows.hold(0.0 - per_row(score, "score", rows.size))
     entropy = isinstance(score, str) and score == "entropy"
-    return task, costs, 1.0 if entropy else score_scale(costs.extent(), rows.classes)
+    return task, costs, 1.0 if entropy else score_scale(costs, budget)
 
 
 def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method: str) -> Selection:

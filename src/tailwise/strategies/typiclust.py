@@ -16,7 +16,8 @@ from ..balance.target import Ranges
 from ..blas import one_blas_thread
 from ..errors import BadInput
 from ..inputs import MOST_CLASSES, real_array, whole_number
-from ..solve.path import find_lam, score_scale
+from ..solve.path import find_lam
+from ..solve.score_scale import scale_of
 from ..solve.shards import Column
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .base import Base, strategy
@@ -53,7 +54,7 @@ class TypiClust(Base):
             return task.ranges.distance(task.rows.total(visits.pick(task, lam)))
 
         known = visits.typicality[np.concatenate([np.empty(0, np.int64), *visits.members.values()])]
-        scale = score_scale((known.min(initial=np.inf), known.max(initial=-np.inf)), task.rows.classes)
+        scale = scale_of(known, task.budget, task.rows.classes)
         lam = find_lam(self.balance, l1_at, scale, task.program(costs))
         picks = visits.pick(task, lam)
         total = float(visits.typicality[picks].sum())

@@ -7,7 +7,7 @@ import pytest
 
 import tailwise
 from tailwise.errors import BadInput, TargetUnreachable
-from tailwise.solve.path import auto_lam, paper_grid, parse_balance, rule_threshold, wished_lam
+from tailwise.solve.path import paper_grid, parse_balance, rule_threshold, settled_lam, wished_lam
 
 
 def pool(seed: int = 0, size: int = 3_000, classes: int = 6) -> np.ndarray:
@@ -24,18 +24,30 @@ def test_bisection_finds_what_a_full_sweep_of_the_rule_finds() -> None:
     grid = paper_grid(1.0)
     losses = np.array([falling(lam) for lam in grid])
     met = grid[losses <= rule_threshold(falling(0.0), losses.min())]
-    assert auto_lam(falling, 1.0) == met[0]
+    assert settled_lam(falling, grid) == met[0]
 
 
 @pytest.mark.parametrize(("end", "expected"), [(1.0, 1.0), (0.55, 0.6), (5.0, 3.0)])
 def test_the_rule_takes_the_last_percent(end: float, expected: float) -> None:
-    assert auto_lam(lambda lam: 100 * max(0.0, 1 - lam / end), 1.0) == pytest.approx(expected)
+    assert settled_lam(lambda lam: 100 * max(0.0, 1 - lam / end), paper_grid(1.0)) == pytest.approx(expected)
 
 
-def test_auto_agrees_with_the_path_to_one_step_of_the_grid() -> None:
-    path = tailwise.balance_path(pool(), 150)
-    chosen = tailwise.select(pool(), 150).lam
-    assert abs(chosen - path.chosen) <= 0.1 + 1e-9
+@pytest.mark.parametrize("score", ["entropy", "margin"])
+@pytest.mark.parametrize("seed", range(8))
+def test_auto_is_the_choice_of_the_path(seed: int, score: str) -> None:
+    size, classes, budget = [(700, 4, 60), (1_500, 10, 100), (400, 3, 25), (900, 6, 200)][seed % 4]
+    proba = pool(seed, size, classes)
+    path = tailwise.balance_path(proba, budget, score=score, seed=seed)
+    assert tailwise.select(proba, budget, score=score, seed=seed).lam == path.chosen
+    assert path.chosen in path.lam.tolist()
+    limit = rule_threshold(path.l1[0], path.l1[-1])
+    assert path.l1[path.lam.tolist().index(path.chosen)] <= limit
+
+
+@pytest.mark.parametrize(("budget", "classes"), [(0, 3), (50, 3), (10, 1)])
+def test_where_nothing_can_be_balanced_auto_and_path_say_zero(budget: int, classes: int) -> None:
+    proba = pool(0, 50, classes)
+    assert tailwise.select(proba, budget).lam == tailwise.balance_path(proba, budget).chosen == 0.0
 
 
 def test_the_path_falls_in_informativeness_and_l1() -> None:
