@@ -113,7 +113,7 @@ class Selection:
     informativeness: the sum of the scores of the picks.
     l1: the distance of the expected counts from the target.
     seconds: wall time.
-    unreachable: classes whose target no batch of this size can reach.
+    unreachable: classes whose target no batch of this size can reach in expected counts; empty if `balance` was 0.
     method: the score or strategy that made it.
     """
 

@@ -8,7 +8,7 @@ same bit for bit wherever the shards are cut and whatever the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ SPARSE_ROWS = 32  # where fewer than one in so many rows of a file is wanted the
 RUN_BLOCKS = 2  # are read at once where there is little to do: fewer calls, for which threads wait for each other
 _READ = Scratch()
 Result = TypeVar("Result")
+BlockParts: TypeAlias = "tuple[IntArray, Float64Array, Float64Array, NDArray[np.int32]]"
+"""Counts above, at the ceiling and at the floor (3, k); sums above (blocks, k); values between and their class."""
 
 
 class Shard:
@@ -202,11 +204,16 @@ class Shard:
         indices = np.flatnonzero(below)
         return len(indices), self.total(indices + self.start), exact_sum(self.columns[cost][indices])
 
-    def above(self, classes: IntArray, limit: float) -> tuple[IntArray, Float64Array]:
-        """For each of some classes, how many rows give it more than `limit`, and the sum of these probabilities."""
+    def above(self, classes: IntArray, limit: float, every: int = 1) -> tuple[IntArray, Float64Array]:
+        """For each of some classes, how many rows give it more than `limit`, and the sum of these probabilities.
+
+        With `every` above 1 only so many blocks are read: one in `every`.
+        """
         width, loops = self.matrix.shape[1], self._loops
 
         def work(where: slice) -> tuple[IntArray, Float64Array]:
+            if where.start // self._step % every:
+                return np.zeros(width, dtype=np.int64), np.zeros(width)
             if loops is not None:
                 return loops.above(self._stored(where), limit)
             places, values = larger_than(self._stored(where), limit)
@@ -219,6 +226,25 @@ class Shard:
             counts += more_counts
             sums += more_sums
         return counts[classes], sums[classes]
+
+    def between(self, classes: IntArray, floor: Float64Array, ceiling: Float64Array) -> BlockParts:
+        """Probabilities of some classes: counted and summed above a ceiling, listed between that and a floor."""
+
+        def work(where: slice) -> BlockParts:
+            block = widen(np.ascontiguousarray(self._stored(where).T[classes]))  # (k, n)
+            lows = floor.astype(block.dtype)[:, None]  # exact: they occur in it
+            at_low = np.where(floor < ceiling, np.count_nonzero(block == lows, axis=1), 0)
+            places = np.flatnonzero(block > lows)  # few, so the rest is quick
+            values, which = block.reshape(-1)[places].astype(np.float64), places // max(1, block.shape[1])
+            above, at_high = values > ceiling[which], values == ceiling[which]
+            sums = np.bincount(which[above], values[above], len(classes)).astype(np.float64, copy=False)  # they are
+            counts = [np.bincount(which[part], minlength=len(classes)) for part in (above, at_high)]
+            between = ~(above | at_high)
+            return np.stack([*counts, at_low]), sums[None], values[between], which[between].astype(np.int32)
+
+        none = np.zeros((3, len(classes)), np.int64), np.empty((0, len(classes))), np.empty(0), np.empty(0, np.int32)
+        counts, sums, values, which = zip(none, *self._map_rows(work), strict=True)
+        return np.sum(counts, axis=0), np.concatenate(sums), np.concatenate(values), np.concatenate(which)
 
     def largest_class(self) -> IntArray:
         """The most probable class of every row."""

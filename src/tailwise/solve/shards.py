@@ -118,10 +118,30 @@ class Rows:
         """The most probable class of every row, (N,)."""
         return np.concatenate(self.ask_all("largest_class"))
 
-    def above(self, classes: IntArray, limit: float) -> tuple[IntArray, Float64Array]:
-        """For each of some classes, how many rows give it more than `limit`, and the sum of these, from one pass."""
-        counts, sums = zip(*self.ask_all("above", classes, limit), strict=True)
+    def above(self, classes: IntArray, limit: float, every: int = 1) -> tuple[IntArray, Float64Array]:
+        """For each of some classes, how many rows give it more than `limit`, and the sum of these.
+
+        From one pass, or from one in `every` blocks of rows.
+        """
+        counts, sums = zip(*self.ask_all("above", classes, limit, every), strict=True)
         return np.sum(counts, axis=0), np.sum(sums, axis=0)
+
+    def between(self, classes: IntArray, floor: Float64Array, ceiling: Float64Array) -> list[Between]:
+        """For each of some classes, its probabilities above a ceiling and down to a floor, from one pass."""
+        parts = self.ask_all("between", classes, floor, ceiling)
+        counts, sums, values, which = zip(*parts, strict=True)
+        above, at_ceiling, at_floor = np.sum(counts, axis=0)
+        total = np.concatenate(sums).sum(axis=0)  # of all blocks in their order, wherever the shards are cut
+        listed, places = np.concatenate(values), np.concatenate(which)
+        ends = np.cumsum(np.bincount(places, minlength=len(classes)))
+        by_class = np.split(listed[np.argsort(places, kind="stable")], ends[:-1])
+        return [
+            Between(
+                ceiling=float(ceiling[k]), floor=float(floor[k]), above=int(above[k]), total=float(total[k]),
+                at_ceiling=int(at_ceiling[k]), at_floor=int(at_floor[k]), values=by_class[k],
+            )
+            for k in range(len(classes))
+        ]  # fmt: skip
 
     def inside(self, reduced: Column, theta: float, cost: Column, but: IntArray) -> Inside:
         """What the rows with a reduced cost below θ add up to, leaving some out (ascending)."""
@@ -220,6 +240,33 @@ class Inside:
     count: int
     total: Float64Array  # (C,)
     cost: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Between:
+    """What is known of the probabilities of a class down to a floor."""
+
+    ceiling: float
+    floor: float
+    above: int  # how many are larger than the ceiling
+    total: float  # the sum of these
+    at_ceiling: int
+    at_floor: int  # 0 where floor and ceiling are the same
+    values: Float64Array  # between the two
+
+    def sum_of_largest(self, count: int) -> float:
+        """The sum of the `count` largest; NaN where more, or fewer, lie above the floor than it takes to know."""
+        left = count - self.above
+        if left < 0:
+            return np.nan
+        tied = min(left, self.at_ceiling)
+        total, left = self.total + (tied * self.ceiling if tied else 0.0), left - tied
+        if left == 0:
+            return total
+        if left < len(self.values):
+            return total + float(np.partition(self.values, len(self.values) - left)[len(self.values) - left :].sum())
+        total, left = total + float(self.values.sum()), left - len(self.values)
+        return total + left * self.floor if self.floor == 0 or left <= self.at_floor else np.nan
 
 
 class Column:

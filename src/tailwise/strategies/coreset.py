@@ -48,6 +48,6 @@ class CoreSet(Base):
             pool, labelled, task.budget, outliers=self.outliers, time_limit=task.time_limit, max_steps=self.max_steps
         )
         return task.selection(
-            found.indices, informativeness=-found.radius, lam=0.0, method=self.name, status=found.status,
+            found.indices, informativeness=-found.radius, balance=0.0, lam=0.0, method=self.name, status=found.status,
             objective=found.radius, bound=found.lower, gap=gap_between(found.radius, found.lower, found.radius),
         )  # fmt: skip

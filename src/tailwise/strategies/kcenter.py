@@ -61,7 +61,7 @@ class KCenter(Base):
             _tell(task, start, coreset, picks)
         reached = float(picks.distances[np.isfinite(picks.distances)].sum())
         method = f"{self.name} (coreset of {len(coreset.indices)})" if coreset else self.name
-        return task.selection(picks.indices, informativeness=reached, lam=lam, method=method)
+        return task.selection(picks.indices, informativeness=reached, balance=self.balance, lam=lam, method=method)
 
     def _coreset(self, task: Task, start: Start) -> Coreset | None:
         """Candidates where two rounds are asked for; None where the picks are made among all rows."""

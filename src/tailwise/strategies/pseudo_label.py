@@ -33,4 +33,5 @@ class PseudoLabel(Base):
             return task.ranges.distance(np.bincount(picked, minlength=task.rows.classes).astype(np.float64))
 
         lam = find_lam(self.balance, l1_at, 1.0, program)
-        return task.certified(solve_one_hot(program.at(lam), labels), costs, lam, self.name)
+        solution = solve_one_hot(program.at(lam), labels)
+        return task.certified(solution, costs, balance=self.balance, lam=lam, method=self.name)

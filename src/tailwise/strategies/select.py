@@ -101,4 +101,4 @@ def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method
     if solution is None:
         warm = sweep.nearest_duals(lam)
         solution = solve(program.at(lam), task.effort, seed=task.seed, warm=warm, report=task.report)
-    return task.certified(solution, costs, lam, method)
+    return task.certified(solution, costs, balance=balance, lam=lam, method=method)

@@ -12,11 +12,12 @@ from ..balance.target import Ranges, Target
 from ..errors import BadInput, PoolExhausted
 from ..inputs import per_class, real_number, shown, whole_number
 from ..score.softmax import Score
+from ..solve.path import Balance, parse_balance
 from ..solve.program import Effort, Program, Report, Solution, silent
 from ..solve.reach import shortfalls
 from ..solve.shards import Column, Rows
 from ..solve.source import scan
-from ..types import BoolArray, Float64Array, IntArray, Selection
+from ..types import Float64Array, IntArray, Selection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,16 +44,16 @@ class Task:
         return Program(self.rows, cost, self.budget, lam, self.ranges)
 
     def selection(
-        self, indices: IntArray, *, informativeness: float, lam: float, method: str, status: str = "greedy",
-        objective: float | None = None, bound: float = -np.inf, gap: float = np.inf, hidden: float = 0.0,
-        at_limit: BoolArray | None = None,
+        self, indices: IntArray, *, informativeness: float, balance: Balance, lam: float, method: str,
+        status: str = "greedy", objective: float | None = None, bound: float = -np.inf, gap: float = np.inf,
+        hidden: float = 0.0,
     ) -> Selection:  # fmt: skip
-        """Assemble the answer; `at_limit` (C,) marks the classes that may be out of reach."""
+        """Assemble the answer; classes out of reach are looked for if balance was asked for, even if λ is then 0."""
         expected = self.rows.total(indices)
         l1 = self.ranges.distance(expected)
         value = lam * l1 - informativeness if objective is None else objective
-        candidates = np.arange(self.rows.classes) if at_limit is None else np.flatnonzero(at_limit)
-        unreachable = shortfalls(self.rows, self.budget, self.ranges, expected, candidates) if lam else ()
+        asked = parse_balance(balance) != 0
+        unreachable = shortfalls(self.rows, self.budget, self.ranges, expected) if asked else ()
         return Selection(
             indices=indices, objective=value, bound=bound, hidden=hidden,
             gap=gap, status=status, lam=lam,
@@ -61,13 +62,12 @@ class Task:
             unreachable=unreachable, method=method,
         )  # fmt: skip
 
-    def certified(self, solution: Solution, costs: Column, lam: float, method: str) -> Selection:
+    def certified(self, solution: Solution, costs: Column, *, balance: Balance, lam: float, method: str) -> Selection:
         """The answer from a solution of the program."""
-        pressed = solution.duals >= lam * (1 - 1e-9)  # an unreachable class has its dual at λ
         return self.selection(
-            solution.indices, informativeness=-float(costs.at(solution.indices).sum()), lam=lam, method=method,
-            status=solution.status, objective=solution.objective, bound=solution.bound, gap=solution.gap,
-            hidden=solution.hidden, at_limit=pressed,
+            solution.indices, informativeness=-float(costs.at(solution.indices).sum()), balance=balance, lam=lam,
+            method=method, status=solution.status, objective=solution.objective, bound=solution.bound, gap=solution.gap,
+            hidden=solution.hidden,
         )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ class TypiClust(Base):
         lam = find_lam(self.balance, l1_at, scale, task.program(costs))
         picks = visits.pick(task, lam)
         total = float(visits.typicality[picks].sum())
-        return task.selection(picks, informativeness=total, lam=lam, method=self.name)
+        return task.selection(picks, informativeness=total, balance=self.balance, lam=lam, method=self.name)
 
     def _visits(self, task: Task, pool: FloatArray, labelled: FloatArray) -> Visits:
         """Cluster pool and labelled set together, and judge the images of the clusters that will be picked from."""
