@@ -127,7 +127,7 @@ def softmax_rows(values: object, name: str) -> NDArray[Any]:
     array = array if array.dtype.kind == "f" else array.astype(np.float64)
     if array.ndim < 1 or array.shape[-1] == 0:
         raise BadInput(f"{name} must have a column for each class, but has shape {array.shape}")
-    if not ((array >= 0) & (array <= MOST_PROBABLE)).all():  # NaN is neither
+    if array.size and not (array.min() >= 0 and array.max() <= MOST_PROBABLE):  # NaN is neither
         raise BadInput(f"{name} must hold probabilities, from 0 to 1; if these are logits, apply softmax first")
     if not array.any(axis=-1).all():
         raise BadInput(f"{name} holds a row of zeros; each row must sum to 1")
