@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..score.borders import border_closeness
 from ..score.softmax import entropy
 from ..scratch import Scratch
 from ..types import Float64Array, FloatArray, IntArray
@@ -31,6 +32,7 @@ from .checks import added_problems, largest_product, row_problems
 from .exact import exact_sum, fixed_point_sums
 from .file_matrix import FileMatrix
 from .loops import Loops
+from .nearest import LargestRows
 from .top_k import TopK
 
 if TYPE_CHECKING:
@@ -250,6 +252,12 @@ class Shard:
         """The most probable class of every row."""
         parts = self._map_rows(lambda where: self._block(where).argmax(axis=1))
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+    def nearest_borders(self, count: int) -> tuple[IntArray, Float64Array]:
+        """For each class the `count` rows nearest to its border, and exp(−distance), (m, C) each, the nearest first."""
+        nearest = LargestRows(self.matrix.shape[1], min(count, self.stop - self.start))
+        self._map_rows(lambda where: nearest.add(border_closeness(self._block(where)), where.start))
+        return nearest.result()
 
     # -- questions about a column -------------------------------------------------------------------------------------
 

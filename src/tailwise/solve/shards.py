@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import BadInput
+from ..score.borders import as_distances
 from ..types import Float64Array, FloatArray, IntArray
 from .blocks import rows_per_block, widen
 from .checks import added_problems
@@ -142,6 +144,21 @@ class Rows:
             )
             for k in range(len(classes))
         ]  # fmt: skip
+
+    def nearest_borders(self, count: int) -> tuple[IntArray, Float64Array]:
+        """For each class the `count` rows nearest to its border, and how far they are, (m, C) each, nearest first.
+
+        Distances are those of `border_distances`; equally near rows go by number; m < count where there are fewer rows.
+        """
+        if self.sparse:
+            raise BadInput(
+                "distances to class borders need every probability, but a TopK holds only the largest of each row; "
+                "give the whole softmax"
+            )
+        parts = self.ask_all("nearest_borders", count)
+        rows, closeness = (np.concatenate(column) for column in zip(*parts, strict=True))
+        best = np.argsort(-closeness, axis=0, kind="stable")[:count]  # shards come in the order of their rows
+        return np.take_along_axis(rows, best, axis=0), as_distances(np.take_along_axis(closeness, best, axis=0))
 
     def inside(self, reduced: Column, theta: float, cost: Column, but: IntArray) -> Inside:
         """What the rows with a reduced cost below θ add up to, leaving some out (ascending)."""

@@ -72,6 +72,16 @@ def test_compiled_loops_pick_the_same_in_actors(
 
 
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_rows_nearest_to_class_borders_are_those_of_the_local_engine(pool: np.ndarray, shards: int) -> None:
+    near = Rows(open_proba(pool)).nearest_borders(50)
+    with ray_rows(open_proba(pool), "ray", shards) as there:
+        far = there.nearest_borders(50)
+    assert np.array_equal(far[0], near[0])
+    assert np.array_equal(far[1], near[1])
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_sparse_softmax_and_scores_of_ones_own_travel_too(pool: np.ndarray) -> None:
     sparse, scores = TopK.of(pool[:2_000], 4), np.random.default_rng(1).random(2_000)
     for proba, score in ((sparse, "entropy"), (pool[:2_000], scores)):
