@@ -357,22 +357,20 @@ class Ledger:
         try:
             yield
         except LedgerReplaced as error:
-            if self._copy is None:
-                self._copy = self._last_copy()
+            self._keep_copy()
             raise LedgerReplaced(self._replaced_text()) from error
 
-    def _last_copy(self) -> Path | None:
-        """A backup of the file that has lost its name, with its log; None where that cannot be, or not now."""
+    def _keep_copy(self) -> None:
+        """Back up the file that has lost its name, with its log, once; not where that cannot be, or not now."""
         if self._lock is None or self._writer is None or not self._lock.turn.acquire(blocking=False):
-            return None  # who writes now will notice at its end
+            return  # who writes now will notice at its end
         try:
-            if self._writer.in_transaction or not self.folder.is_dir():
-                return None
-            with suppress(sqlite3.Error):  # somebody reads: then the log stays beside the file that is there now
-                empty_log(self._writer)
-            return back_up(self._writer, self.folder / BACKUPS, "replaced")
-        except (sqlite3.Error, OSError):
-            return None
+            if self._copy is None and not self._writer.in_transaction and self.folder.is_dir():
+                with suppress(sqlite3.Error):  # somebody reads: then the log stays beside the file that is there now
+                    empty_log(self._writer)
+                self._copy = back_up(self._writer, self.folder / BACKUPS, "replaced")
+        except (sqlite3.Error, OSError):  # a full disk: the next one tries again
+            pass
         finally:
             self._lock.turn.release()
 

@@ -215,6 +215,34 @@ def test_many_threads_lose_nothing_that_was_called_saved(ledger: Ledger, home: P
     assert set(saved) <= set(notes(copy))
 
 
+def test_many_threads_that_notice_at_once_keep_one_copy(ledger: Ledger, home: Path) -> None:
+    assert ledger.write_ahead()
+    write_meta(ledger, "note 1", "before")
+    ledger.path.unlink()
+    together = threading.Barrier(8)
+    refused: list[str] = []
+
+    def ask(number: int) -> None:
+        together.wait()
+        for _ in range(20):
+            try:
+                if number % 2:
+                    write_meta(ledger, "note 2", "after")
+                else:
+                    read_meta(ledger, "note 1")
+            except LedgerReplaced as error:
+                refused.append(str(error))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (copy,) = (home / BACKUPS).glob("*-replaced.sqlite")
+    assert len(refused) == 160
+    assert copy.name in refused[-1]
+
+
 def test_a_label_of_a_python_program_is_refused_too(tmp_path: Path, photos: Path) -> None:
     with tailwise.Campaign.create(tmp_path / "campaign", photos, ["cat", "dog"]) as campaign:
         campaign.label("a.bmp", "cat", annotator="ann")
