@@ -18,7 +18,7 @@ from .learn.calibrated import Calibration, fit_calibrated
 from .learn.vaal import VaalSettings, labelledness
 from .pool.images import Inputs, LabelledImages
 from .strategies.base import Strategy
-from .types import Float64Array, FloatArray, Predictions, Progress, Selection, unheard
+from .types import BoolArray, Float64Array, FloatArray, Predictions, Progress, Selection, unheard
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Marks:
     accuracy: float
     adjusted_accuracy: float  # after `shift_prior` from the shares to equal ones; NaN where no shares were given
     balanced_accuracy: float
+    adjusted_balanced_accuracy: float  # mean recall of the adjusted decisions; NaN where no shares were given
     recalls: Float64Array  # (C,); NaN where the test set has no image of a class
 
 
@@ -129,10 +130,17 @@ def mark(model: Model, test: LabelledImages, shares: Float64Array | None = None)
     """
     proba = np.asarray(model.predict_proba(test.inputs))  # (n, C)
     right = proba.argmax(axis=1) == test.labels  # (n,)
-    adjusted = np.nan
+    recalls = class_recalls(right, test)
+    adjusted = adjusted_balanced = np.nan
     if shares is not None:
-        adjusted = float((shift_prior(proba, shares, np.ones(test.classes)).argmax(axis=1) == test.labels).mean())
+        then_right = shift_prior(proba, shares, np.ones(test.classes)).argmax(axis=1) == test.labels
+        adjusted, adjusted_balanced = float(then_right.mean()), float(np.nanmean(class_recalls(then_right, test)))
+    return Marks(float(right.mean()), adjusted, float(np.nanmean(recalls)), adjusted_balanced, recalls)
+
+
+def class_recalls(right: BoolArray, test: LabelledImages) -> Float64Array:
+    """Share of each class's images that are right, (C,); NaN where the test set has no image of a class."""
     counts = test.counts()
     hits = np.bincount(test.labels[right], minlength=test.classes)
-    recalls = np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
-    return Marks(float(right.mean()), adjusted, float(np.nanmean(recalls)), recalls)
+    recalls: Float64Array = np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
+    return recalls

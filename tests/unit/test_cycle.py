@@ -58,6 +58,10 @@ def test_adjusted_decisions_divide_the_softmax_by_the_class_shares(images: Label
     marks = mark(model, test, shares)
     assert marks.adjusted_accuracy == np.mean(by_hand == test.labels)
     assert marks.adjusted_accuracy != marks.accuracy
+    assert np.isnan(mark(model, test).adjusted_balanced_accuracy)
+    recalls = [np.mean(by_hand[test.labels == cls] == cls) for cls in range(3)]
+    assert marks.adjusted_balanced_accuracy == pytest.approx(np.mean(recalls))
+    assert marks.adjusted_balanced_accuracy != pytest.approx(marks.adjusted_accuracy)
 
 
 def test_class_shares_count_labels_as_they_are_and_the_rest_by_softmax(images: LabelledImages) -> None:

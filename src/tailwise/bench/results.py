@@ -50,6 +50,7 @@ class Row:
     settings: str = ""  # of the strategy, such as "parts=4"; empty where all are the defaults
     seconds_calibrate: float = math.nan  # fitting the calibration on folds of the labelled set
     seconds_test: float = math.nan  # scoring the test set
+    adjusted_balanced_accuracy: float = math.nan  # mean recall of the adjusted decisions; NaN in older results
 
     @property
     def method(self) -> str:

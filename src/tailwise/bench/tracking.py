@@ -9,8 +9,8 @@ from .results import Row
 from .trials import Trial
 
 MEASURES = (
-    "accuracy", "adjusted_accuracy", "balanced_accuracy", "tail_accuracy", "l1_score", "lam", "gap", "informativeness",
-    "l1",
+    "accuracy", "adjusted_accuracy", "balanced_accuracy", "adjusted_balanced_accuracy", "tail_accuracy", "l1_score",
+    "lam", "gap", "informativeness", "l1",
 )  # fmt: skip
 
 

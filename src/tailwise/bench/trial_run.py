@@ -188,6 +188,7 @@ def _row(
         accuracy=marks.accuracy,
         adjusted_accuracy=marks.adjusted_accuracy,
         balanced_accuracy=marks.balanced_accuracy,
+        adjusted_balanced_accuracy=marks.adjusted_balanced_accuracy,
         tail_accuracy=float(np.nanmean(marks.recalls[tail])) if len(tail) else np.nan,
         l1_score=l1_score(counts),
         recalls=tuple(marks.recalls.tolist()),
