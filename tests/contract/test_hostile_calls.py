@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from PIL import Image
 
 import tailwise
@@ -30,6 +29,8 @@ from tailwise.cli.outcome import WrongUsage, run
 from tailwise.errors import BadFile, TailwiseError
 from tailwise.pool.features import read_arrays
 from tailwise.strategies import STRATEGIES, cold_start, make
+
+torch = pytest.importorskip("torch")
 
 SIZE, CLASSES, BUDGET = 12, 3, 4
 LONGEST_MESSAGE = 700

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import tailwise
 from tailwise.solve.blocks import flushes_subnormals
@@ -36,6 +37,7 @@ def halves() -> np.ndarray:
 
 
 def test_half_precision_gives_the_same_batch_where_subnormals_are_flushed(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     np.save(tmp_path / "p.npy", halves())
     command = [sys.executable, "-W", "error", "-c", CHILD, str(tmp_path / "p.npy")]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
