@@ -168,7 +168,7 @@ class RayHands:
         """What an actor reads its rows from: the place where they are, or, from memory, a copy that Ray keeps."""
         if isinstance(matrix, TopK) and matrix.folder is None:
             values, classes = (Excerpt(np.asarray(all_[start:stop]), start) for all_ in (matrix.values, matrix.classes))
-            return self.ray.put(TopK(values, classes, matrix.shape[1]))  # type: ignore[arg-type] # read like an array
+            return self.ray.put(TopK.of_parts(values, classes, matrix.shape[1]))
         if isinstance(matrix, np.ndarray):
             return self.ray.put(Excerpt(np.asarray(matrix[start:stop]), start))
         return matrix

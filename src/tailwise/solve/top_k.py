@@ -17,7 +17,7 @@ from ..errors import BadFile, BadInput, BadProbabilities
 from ..files import read_npy, reason, shown_path, with_home, write_whole
 from ..inputs import MOST_CLASSES, real_array, shown, whole_number
 from ..score.softmax import Score, entropy, least_confidence, margin
-from ..types import AnyMatrix, Float64Array, FloatArray, IntArray
+from ..types import AnyMatrix, Float64Array, FloatArray, IntArray, Matrix
 from .blocks import map_blocks, widen
 from .checks import SUM_TOLERANCE
 from .matrices import as_matrix
@@ -48,7 +48,6 @@ class TopK:
     def __init__(self, values: FloatArray, classes: Any, count: int, folder: Path | None = None) -> None:  # noqa: ANN401 - integers of any kind
         values, classes = real_array(values, "values"), real_array(classes, "classes")
         count = whole_number(count, "the number of classes", least=1, most=MOST_CLASSES)
-        self.values, self.classes, self.folder = values, classes, folder
         if values.ndim != 2 or values.shape != classes.shape or not np.issubdtype(classes.dtype, np.integer):
             raise BadInput(
                 f"values and classes must be two matrices (images × k), classes of integers, "
@@ -58,8 +57,19 @@ class TopK:
             raise BadInput(f"values must be float16, float32 or float64, but are {values.dtype}; convert them")
         if not 1 <= values.shape[1] <= count:
             raise BadInput(f"{values.shape[1]} probabilities are kept of each row, but there are {count} classes")
+        self._hold(values, classes, count, folder)
+
+    def _hold(self, values: FloatArray, classes: Any, count: int, folder: Path | None) -> None:  # noqa: ANN401 - as above
+        self.values, self.classes, self.folder = values, classes, folder
         self.shape = (len(values), count)
         self.dtype: np.dtype[Any] = values.dtype
+
+    @classmethod
+    def of_parts(cls, values: Matrix, classes: Matrix, count: int) -> TopK:
+        """From parts of another one: they are checked already, and read like arrays without being some."""
+        made = cls.__new__(cls)
+        made._hold(values, classes, count, None)  # type: ignore[arg-type] # read like an array
+        return made
 
     @classmethod
     def of(cls, proba: AnyMatrix, kept: int) -> TopK:
@@ -95,7 +105,7 @@ class TopK:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.folder is not None:
             return TopK.open, (self.folder,)
-        return TopK, (self.values, self.classes, self.shape[1])
+        return TopK.of_parts, (self.values, self.classes, self.shape[1])
 
     def __len__(self) -> int:
         return self.shape[0]
