@@ -107,7 +107,7 @@ def cut_parquet(folder: Path) -> None:
         (cut_parquet, r"b\.parquet cannot be read as Parquet"),
         (list_lengths, r"a\.parquet: column 'prob' holds lists of 2 numbers, and one of 1"),
         (ragged, r"a\.parquet: the lists in column 'prob' have different lengths"),
-        # the second is what pyarrow 18 says by itself
+        # the second is what older versions of pyarrow, 18 to 21 at least, say by themselves
         (null_lists, r"a\.parquet(: column 'prob' is null| cannot be read as Parquet: Expected all lists)"),
         (several_lists, r"a\.parquet has several columns of lists \(one, two\); name the one to read 'prob'"),
         (lambda folder: table(folder / "a.parquet", name=["x"]), r"a\.parquet has no floating-point columns"),
