@@ -6,8 +6,9 @@ Arrays and models in, a `Choice` out. Who gives the labels, an oracle or people,
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from .learn.calibrated import Calibration, fit_calibrated
 from .learn.vaal import VaalSettings, labelledness
 from .pool.images import Inputs, LabelledImages
 from .strategies.base import Strategy
-from .types import BoolArray, Float64Array, FloatArray, Predictions, Progress, Selection, unheard
+from .types import BoolArray, Float64Array, FloatArray, Oracle, Predictions, Progress, Selection, unheard
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,12 @@ def fit(
 def choose(
     strategy: Strategy, learner: Learner, model: Model, labelled: LabelledImages, pool: Inputs, budget: int, *,
     asking: Asking = Asking(), seed: int = 0, report: Progress = unheard,  # noqa: B008 - frozen
+    oracle: Oracle | None = None,
 ) -> Choice:  # fmt: skip
-    """Ask the model what the strategy needs to know, calibrate it, and select."""
+    """Ask the model what the strategy needs to know, calibrate it, and select.
+
+    `oracle` knows the labels of the pool, for strategies that read those of their picks.
+    """
     started = time.perf_counter()
     calibration = fit_calibrated(
         learner, labelled.inputs, labelled.labels, classes=labelled.classes, kind=asking.calibration,
@@ -83,12 +88,15 @@ def choose(
     fitted = time.perf_counter()
     predictions = predict(strategy.needs, model, labelled, pool, asking=asking, seed=seed, report=report)
     predicted = time.perf_counter()
-    calibrated = calibration.apply(np.asarray(predictions.proba))
+    calibrated = replace(predictions, proba=calibration.apply(np.asarray(predictions.proba)))
+    if predictions.labelled_proba is not None:
+        calibrated = replace(calibrated, labelled_proba=calibration.apply(np.asarray(predictions.labelled_proba)))
     report(0.0, f"choosing {budget} of {len(pool):,}")
+    # A strategy from elsewhere may know of no oracle.
+    reading: dict[str, Any] = {"oracle": oracle} if getattr(strategy, "reads_labels", False) else {}
     selection = strategy.select(
-        replace(predictions, proba=calibrated), budget, counts=labelled.counts(), seed=seed,
-        report=lambda line: report(0.0, line),
-    )  # fmt: skip
+        calibrated, budget, counts=labelled.counts(), seed=seed, report=lambda line: report(0.0, line), **reading
+    )
     seconds = Seconds(fitted - started, predicted - fitted, time.perf_counter() - predicted)
     return Choice(selection, calibration, class_shares(labelled, np.asarray(predictions.proba)), seconds)
 
@@ -110,7 +118,7 @@ def predict(
 ) -> Predictions:  # fmt: skip
     """What a strategy needs, and nothing else."""
     report(0.0, f"asking the model about {len(pool):,} images")
-    known = {"proba", "embeddings", "labelled_embeddings", "mc_proba", "labelledness"}
+    known = {field.name for field in fields(Predictions)}
     if unknown := sorted(set(needs) - known):
         raise BadInput(f"a strategy needs {unknown[0]!r}; a model can give {', '.join(sorted(known))}")
     embeddings = model.embed(pool) if "embeddings" in needs else None
@@ -119,7 +127,11 @@ def predict(
     seems_labelled = None
     if "labelledness" in needs:
         seems_labelled = labelledness(labelled.inputs, pool, asking.vaal, seed=seed, report=report)
-    return Predictions(model.predict_proba(pool), embeddings, labelled_embeddings, mc_proba, seems_labelled)
+    return Predictions(
+        model.predict_proba(pool), embeddings, labelled_embeddings, mc_proba, seems_labelled,
+        labelled_proba=model.predict_proba(labelled.inputs) if "labelled_proba" in needs else None,
+        labelled_labels=labelled.labels if "labelled_labels" in needs else None,
+    )  # fmt: skip
 
 
 def mark(model: Model, test: LabelledImages, shares: Float64Array | None = None) -> Marks:

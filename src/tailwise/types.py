@@ -53,6 +53,9 @@ AnyMatrix: TypeAlias = "FloatArray | Matrix | str | Path"
 Proba: TypeAlias = AnyMatrix
 """Probabilities (N, C) in float16/32/64; a `TopK` too."""
 
+Oracle: TypeAlias = Callable[[IntArray], IntArray]
+"""Rows of the pool (m,) in, their true classes (m,) out: for strategies that read labels while they pick."""
+
 Progress: TypeAlias = Callable[[float, str], None]
 """Called now and then with the share of the work that is done, 0 to 1, and what is being done."""
 
@@ -72,6 +75,8 @@ class Predictions:
     labelled_embeddings: (L, d) the same of the labelled set; L may be 0.
     mc_proba: (T, N, C) softmax of T dropout passes.
     labelledness: (N,) probability of being labelled, from VAAL's discriminator.
+    labelled_proba: (L, C) softmax probabilities of the labelled set.
+    labelled_labels: (L,) the classes of the labelled set, from 0.
     """
 
     proba: Proba
@@ -79,6 +84,8 @@ class Predictions:
     labelled_embeddings: AnyMatrix | None = None
     mc_proba: FloatArray | None = None
     labelledness: FloatArray | None = None
+    labelled_proba: FloatArray | None = None
+    labelled_labels: IntArray | None = None
 
 
 @dataclass(frozen=True, slots=True)

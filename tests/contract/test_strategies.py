@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 import tailwise
+from tailwise.bench.oracle import RecordingOracle
 from tailwise.errors import BadInput, PoolExhausted, UnknownName
 from tailwise.strategies import STRATEGIES, make
 
-WITHOUT_BALANCE = {"coreset"}
+WITHOUT_BALANCE = {"coreset", "direct", "galaxy"}
 CASES = [(name, lam) for name in STRATEGIES for lam in (0.0, 0.7) if not (lam and name in WITHOUT_BALANCE)]
 SIZE, CLASSES, BUDGET = 120, 4, 15
 
@@ -25,7 +26,22 @@ def predictions(seed: int = 0, size: int = SIZE) -> tailwise.Predictions:
         labelled_embeddings=rng.normal(size=(8, 6)),
         mc_proba=rng.dirichlet([3.0, 1.0, 0.4, 0.1], size=(5, size)),
         labelledness=rng.random(size),
+        labelled_proba=rng.dirichlet([3.0, 1.0, 0.4, 0.1], size=8),
+        labelled_labels=np.array([0, 1, 0, 2, 0, 0, 1, 3]),
     )
+
+
+def select(
+    strategy: tailwise.strategies.Strategy, given: tailwise.Predictions, budget: int, **more: object
+) -> tailwise.Selection:
+    """A batch; a strategy that reads labels can read those of its picks, and no others."""
+    if not strategy.reads_labels:
+        return strategy.select(given, budget, **more)
+    oracle = RecordingOracle(np.random.default_rng(9).integers(CLASSES, size=len(given.proba)))
+    batch = strategy.select(given, budget, oracle=oracle, **more)
+    assert set(oracle.asked) <= set(batch.indices.tolist())
+    assert len(oracle.asked) == len(set(oracle.asked))
+    return batch
 
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
@@ -35,7 +51,7 @@ def strategy(request: pytest.FixtureRequest) -> tailwise.strategies.Strategy:
 
 
 def test_picks_are_distinct_in_range_and_as_many_as_asked(strategy: tailwise.strategies.Strategy) -> None:
-    batch = strategy.select(predictions(), BUDGET, counts=[5, 3, 0, 0])
+    batch = select(strategy, predictions(), BUDGET, counts=[5, 3, 0, 0])
     assert len(set(batch.indices.tolist())) == BUDGET
     assert batch.indices.min() >= 0
     assert batch.indices.max() < SIZE
@@ -44,7 +60,7 @@ def test_picks_are_distinct_in_range_and_as_many_as_asked(strategy: tailwise.str
 
 
 def test_the_numbers_of_the_answer_fit_its_picks(strategy: tailwise.strategies.Strategy) -> None:
-    batch = strategy.select(predictions(), BUDGET)
+    batch = select(strategy, predictions(), BUDGET)
     proba = np.asarray(predictions().proba)
     np.testing.assert_allclose(batch.expected_counts, proba[batch.indices].sum(axis=0))
     assert batch.l1 == pytest.approx(np.abs(batch.target - batch.expected_counts).sum())
@@ -54,7 +70,7 @@ def test_the_numbers_of_the_answer_fit_its_picks(strategy: tailwise.strategies.S
 
 
 def test_the_same_seed_gives_the_same_picks(strategy: tailwise.strategies.Strategy) -> None:
-    first, second = (strategy.select(predictions(), BUDGET, seed=3) for _ in range(2))
+    first, second = (select(strategy, predictions(), BUDGET, seed=3) for _ in range(2))
     assert first.indices.tolist() == second.indices.tolist()
 
 
@@ -64,56 +80,66 @@ def test_a_class_without_labels_and_one_without_probability_do_no_harm(
     given = predictions()
     proba = np.hstack([np.asarray(given.proba), np.zeros((SIZE, 1))])
     passes = np.concatenate([np.asarray(given.mc_proba), np.zeros((5, SIZE, 1))], axis=2)
-    batch = strategy.select(replace(given, proba=proba, mc_proba=passes), BUDGET, counts=[9, 4, 1, 0, 0])
+    labelled = np.hstack([np.asarray(given.labelled_proba), np.zeros((8, 1))])
+    wider = replace(given, proba=proba, mc_proba=passes, labelled_proba=labelled)
+    batch = select(strategy, wider, BUDGET, counts=[9, 4, 1, 0, 0])
     assert len(set(batch.indices.tolist())) == BUDGET
 
 
 def test_a_budget_of_zero_is_an_empty_batch(strategy: tailwise.strategies.Strategy) -> None:
-    batch = strategy.select(predictions(), 0)
+    batch = select(strategy, predictions(), 0)
     assert batch.indices.tolist() == []
     assert batch.expected_counts.tolist() == [0.0] * CLASSES
 
 
 def test_a_budget_of_the_whole_pool_is_the_whole_pool(strategy: tailwise.strategies.Strategy) -> None:
-    batch = strategy.select(predictions(size=20), 20)
+    batch = select(strategy, predictions(size=20), 20)
     assert sorted(batch.indices.tolist()) == list(range(20))
 
 
 def test_a_budget_beyond_the_pool_is_refused(strategy: tailwise.strategies.Strategy) -> None:
     with pytest.raises(PoolExhausted, match="asked for 121 picks, but only 120"):
-        strategy.select(predictions(), SIZE + 1)
+        select(strategy, predictions(), SIZE + 1)
 
 
 def test_every_array_that_a_strategy_needs_is_asked_for(strategy: tailwise.strategies.Strategy) -> None:
     for need in strategy.needs:
         if need != "proba":
             with pytest.raises(BadInput, match=f"needs predictions.{need}"):
-                strategy.select(replace(predictions(), **{need: None}), BUDGET)
+                select(strategy, replace(predictions(), **{need: None}), BUDGET)
 
 
 def test_no_array_beyond_the_needs_is_read(strategy: tailwise.strategies.Strategy) -> None:
     given = predictions()
-    unneeded = {"embeddings", "labelled_embeddings", "mc_proba", "labelledness"} - set(strategy.needs)
+    unneeded = {field.name for field in fields(given)} - set(strategy.needs)
     bare = replace(given, **dict.fromkeys(unneeded))
-    assert strategy.select(bare, BUDGET).indices.tolist() == strategy.select(given, BUDGET).indices.tolist()
+    assert select(strategy, bare, BUDGET).indices.tolist() == select(strategy, given, BUDGET).indices.tolist()
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in WITHOUT_BALANCE])
 def test_balance_brings_the_expected_counts_nearer_to_the_target(name: str) -> None:
-    plain, balanced = (make(name, balance=lam).select(predictions(), BUDGET) for lam in (0.0, 50.0))
+    plain, balanced = (select(make(name, balance=lam), predictions(), BUDGET) for lam in (0.0, 50.0))
     assert balanced.l1 < plain.l1
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in WITHOUT_BALANCE])
 def test_auto_finds_a_lambda_for_every_strategy(name: str) -> None:
-    batch = make(name, balance="auto").select(predictions(), BUDGET)
+    batch = select(make(name, balance="auto"), predictions(), BUDGET)
     assert batch.lam > 0
 
 
+@pytest.mark.parametrize("name", sorted(WITHOUT_BALANCE))
 @pytest.mark.parametrize("balance", [1.0, "auto"])
-def test_coreset_says_that_it_has_no_balanced_form(balance: object) -> None:
-    with pytest.raises(BadInput, match="no balanced form"):
-        make("coreset", balance=balance)
+def test_a_strategy_without_a_balanced_form_says_so(name: str, balance: object) -> None:
+    with pytest.raises(BadInput, match=f"{name} has no balanced form"):
+        make(name, balance=balance)
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if STRATEGIES[name].reads_labels])
+@pytest.mark.parametrize("oracle", [None, 7])
+def test_a_strategy_that_reads_labels_asks_for_an_oracle(name: str, oracle: object) -> None:
+    with pytest.raises(BadInput, match=f"strategy '{name}' reads the label of each pick .* oracle is {oracle}"):
+        make(name).select(predictions(), BUDGET, oracle=oracle)
 
 
 def test_unknown_names_and_settings_are_refused() -> None:

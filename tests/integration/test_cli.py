@@ -212,6 +212,7 @@ def test_one_class_can_be_picked_from(proba: np.ndarray, capsys: pytest.CaptureF
         (["--budget", "many"], 2, "--budget"),
         (["--budget", "201"], 4, "asked for 201 picks, but only 200 images are unlabelled"),
         (["--score", "entropi"], 2, "did you mean 'entropy'?"),
+        (["--score", "galaxy"], 3, "strategy 'galaxy' reads the label of each pick before it makes the next one"),
         (["--balance", "heavy"], 2, "--balance"),
         (["--balance", "-1"], 2, "--balance"),
         (["--balance", "within 0.01%"], 4, "the closest batch is"),

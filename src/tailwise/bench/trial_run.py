@@ -21,6 +21,7 @@ from ..strategies import make
 from ..strategies.base import Strategy
 from ..types import Float64Array, IntArray, Progress, unheard
 from .config import Experiment
+from .oracle import RecordingOracle
 from .pool_record import read_pool
 from .results import Row
 from .store import Cycle, Store, is_whole
@@ -109,12 +110,13 @@ def _run_cycle(trial: Trial, world: World, store: Store, done: list[Cycle], numb
     left = world.left(labelled)
     choice = None
     if number < trial.experiment.cycles and len(left):
-        strategy = _strategy(trial, done)
+        strategy, oracle = _strategy(trial, done), RecordingOracle(world.train.labels[left])
         choice = choose(
             strategy, world.learner, model, world.train.take(labelled), world.train.take(left).inputs,
             min(trial.experiment.budget, len(left)), asking=_asking(trial.experiment),
-            seed=seed_of(trial.seed, number, "select"), report=report,
+            seed=seed_of(trial.seed, number, "select"), report=report, oracle=oracle,
         )  # fmt: skip
+        oracle.check(choice.selection.indices, strategy.name)
     asked = time.perf_counter()
     shares = choice.shares if choice else _last_shares(world, model, labelled, left)
     spent = choice.seconds if choice else Seconds(0.0, time.perf_counter() - asked, 0.0)

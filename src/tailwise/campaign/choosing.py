@@ -18,7 +18,7 @@ from ..errors import BadInput, PoolExhausted
 from ..inputs import whole_number
 from ..learn.calibrated import Calibration
 from ..strategies import make
-from ..strategies.base import STRATEGIES
+from ..strategies.base import STRATEGIES, check_reads_no_labels
 from ..types import FloatArray, IntArray, Progress, Selection, unheard
 from .cold import choose_cold
 from .features import Embedding, embed
@@ -242,8 +242,10 @@ def _request(
     weight = 0.0 if isinstance(weight, str) and weight == "none" else weight
     _ = STRATEGIES[name]
     if name in ON_PIXELS:
-        others = ", ".join(other for other in sorted(STRATEGIES) if other not in ON_PIXELS)
+        usable = (one for one in sorted(STRATEGIES) if one not in ON_PIXELS and not STRATEGIES[one].reads_labels)
+        others = ", ".join(usable)
         raise BadInput(f"strategy {name!r} looks at pixels, and a campaign chooses by features; take one of {others}")
+    check_reads_no_labels(name)
     make(name, balance=weight)  # an unknown name or a bad λ is refused here, before any work
     head_named(usual.learner)
     calibrated = usual.calibration if calibration is None else calibration

@@ -42,9 +42,9 @@ class Request:
         if len(given) > 1:
             raise WrongUsage(f"{' and '.join(given)} say the same thing in different ways; give one of them")
         if Path(self.score).suffix.lower() != ".npy":
-            from ..score.softmax import SCORES
+            from ..strategies.select import named_score
 
-            SCORES[self.score]  # an unknown name lists the known ones
+            named_score(self.score)  # an unknown name lists the known ones
 
 
 @dataclass(frozen=True, slots=True, eq=False)

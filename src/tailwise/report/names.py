@@ -19,6 +19,9 @@ SHOWN = {
     "margin": "Margin",
     "least-confidence": "Least confidence",
     "typiclust": "TypiClust",
+    "pcb": "PCB",
+    "galaxy": "GALAXY",
+    "direct": "DIRECT",
 }
 PLACES = {name: place for place, name in enumerate(SHOWN)}
 PSEUDO = "entropy-l1-pseudo-label"

@@ -7,10 +7,13 @@
 from .bald import Bald
 from .base import STRATEGIES, Strategy, make
 from .coreset import CoreSet
+from .direct import Direct
 from .entropy import Entropy
+from .galaxy import Galaxy
 from .kcenter import KCenter
 from .least_confidence import LeastConfidence
 from .margin import Margin
+from .pcb import Pcb
 from .pseudo_label import PseudoLabel
 from .random import Random
 from .typiclust import TypiClust, cold_start
@@ -20,10 +23,13 @@ __all__ = [
     "STRATEGIES",
     "Bald",
     "CoreSet",
+    "Direct",
     "Entropy",
+    "Galaxy",
     "KCenter",
     "LeastConfidence",
     "Margin",
+    "Pcb",
     "PseudoLabel",
     "Random",
     "Strategy",

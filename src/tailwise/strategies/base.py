@@ -2,13 +2,14 @@
 
 A strategy takes predictions and a budget and gives a `Selection`. It declares the arrays it needs (`needs`), so that a
 learner makes those and no others. Every strategy has a balance setting; λ = 0 is the classical method.
+A strategy that reads the labels of its picks while it still picks says so (`reads_labels`) and needs an oracle.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from ..balance.target import PerClass, Target
@@ -21,7 +22,7 @@ from ..solve.path import Balance, parse_balance
 from ..solve.score_scale import score_scale
 from ..solve.shards import Column
 from ..solve.source import open_proba
-from ..types import Float64Array, Predictions, Selection
+from ..types import Float64Array, Oracle, Predictions, Selection
 from .select import by_cost
 from .task import Task, checked_time_limit, make_task
 
@@ -31,10 +32,12 @@ class Strategy(Protocol):
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]]
+    reads_labels: ClassVar[bool]
 
     def select(
         self, predictions: Predictions, budget: int, *, counts: PerClass = None,
         target: Target | PerClass = None, seed: int = 0, report: Callable[[str], None] | None = None,
+        oracle: Oracle | None = None,
     ) -> Selection:  # fmt: skip
         """Choose `budget` rows of the pool."""
         ...
@@ -62,6 +65,15 @@ def make(name: str, **settings: Any) -> Strategy:  # noqa: ANN401 - each strateg
     return made
 
 
+def check_reads_no_labels(name: str) -> None:
+    """Reject a strategy that reads labels while it picks, where people label a batch once it is complete."""
+    if getattr(STRATEGIES[name], "reads_labels", False):  # a strategy from elsewhere may not say
+        raise BadInput(
+            f"strategy {name!r} reads the label of each pick before it makes the next one, but here a batch is "
+            f"labelled only when it is complete; use {name!r} in `tailwise bench`, or take another strategy"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Base(ABC):
     """Settings and checks that every strategy shares."""
@@ -74,6 +86,8 @@ class Base(ABC):
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ("proba",)
+    reads_labels: ClassVar[bool] = False
+    """Whether it asks an oracle for the labels of picks before the batch is complete."""
     softmax_score: ClassVar[str | None] = None
     """The name of a score, computed in the one read that checks the probabilities."""
 
@@ -85,9 +99,14 @@ class Base(ABC):
     def select(
         self, predictions: Predictions, budget: int, *, counts: PerClass = None,
         target: Target | PerClass = None, seed: int = 0, report: Callable[[str], None] | None = None,
+        oracle: Oracle | None = None,
     ) -> Selection:  # fmt: skip
-        """Choose `budget` rows of the pool; `counts` and `target` are those of `tailwise.select`."""
+        """Choose `budget` rows of the pool; `counts` and `target` are those of `tailwise.select`.
+
+        `oracle` gives the true classes of rows; only a strategy with `reads_labels` calls it, for its picks alone.
+        """
         self._check_needs(predictions)
+        self._check_oracle(oracle)
         score = SCORES[self.softmax_score] if self.softmax_score else None
         with rows_on(open_proba(predictions.proba), self.engine, self.shards) as rows:
             task, costs = make_task(
@@ -95,7 +114,7 @@ class Base(ABC):
                 gap=self.gap, time_limit=self.time_limit, seed=seed, report=report,
                 names=class_names(predictions.proba),
             )  # fmt: skip
-            return self.choose(task, predictions, costs)
+            return self.choose(replace(task, oracle=oracle), predictions, costs)
 
     @abstractmethod
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
@@ -107,6 +126,13 @@ class Base(ABC):
         for need in self.needs:
             if getattr(predictions, need) is None:
                 raise BadInput(f"strategy {self.name!r} needs predictions.{need}, which is missing")
+
+    def _check_oracle(self, oracle: object) -> None:
+        if self.reads_labels and not callable(oracle):
+            raise BadInput(
+                f"strategy {self.name!r} reads the label of each pick before it makes the next one, but oracle is "
+                f"{shown(oracle)}; give oracle=, a function from pool rows to their classes, or run `tailwise bench`"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..balance.target import PerClass, Target
 from ..inputs import class_names, in_row_order, per_row
-from ..score.softmax import SCORES
+from ..score.softmax import SCORES, Score
 from ..solve.engines import rows_on
 from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort
 from ..solve.score_scale import score_scale
@@ -82,12 +82,22 @@ def scored_task(
 ) -> tuple[Task, Column, float]:  # fmt: skip
     """A checked request, its costs 0 − score, and what λ = 1 means relative to entropy."""
     if isinstance(score, str):
-        task, costs = make_task(rows, budget, score=SCORES[score], **asked)
+        task, costs = make_task(rows, budget, score=named_score(score), **asked)
     else:
         task, _ = make_task(rows, budget, **asked)
         costs = rows.hold(0.0 - per_row(score, "score", rows.size))
     entropy = isinstance(score, str) and score == "entropy"
     return task, costs, 1.0 if entropy else score_scale(costs, budget)
+
+
+def named_score(name: str) -> Score:
+    """A registered score; for a strategy that reads labels while it picks the error says why it cannot be one."""
+    if name not in SCORES:
+        from .base import STRATEGIES, check_reads_no_labels  # that module needs `by_cost`
+
+        if name in STRATEGIES:
+            check_reads_no_labels(name)
+    return SCORES[name]
 
 
 def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method: str) -> Selection:

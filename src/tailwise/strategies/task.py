@@ -17,7 +17,7 @@ from ..solve.program import Effort, Program, Report, Solution, silent
 from ..solve.reach import shortfalls
 from ..solve.shards import Column, Rows
 from ..solve.source import scan
-from ..types import Float64Array, IntArray, Selection
+from ..types import Float64Array, IntArray, Oracle, Selection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +32,7 @@ class Task:
     time_limit: float | None = None
     seed: int = 0
     report: Report = silent
+    oracle: Oracle | None = None  # for strategies that read labels while they pick
     started: float = field(default_factory=time.perf_counter)
 
     @property

@@ -21,6 +21,7 @@ from ..campaign.rounds import ModelRow, Pick, Round, find_model, find_round, ope
 from ..campaign.state import read_settings
 from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
 from ..strategies import make
+from ..strategies.base import check_reads_no_labels
 from ..types import Progress
 from . import wire
 from .child import Child, JobFailed
@@ -179,6 +180,7 @@ def check_wishes(ledger: Ledger, asked: wire.Next) -> None:
         usual = read_settings(ledger)
         balance = usual.balance if asked.balance is None else asked.balance
         try:
+            check_reads_no_labels(asked.strategy or usual.strategy)
             make(asked.strategy or usual.strategy, balance=0.0 if balance == "none" else balance)
         except UnknownName as error:
             raise BadInput(str(error)) from error

@@ -329,6 +329,12 @@ def test_an_empty_campaign_has_nothing_to_choose_from(make_studio: MakeStudio) -
         ({"overlap": 0}, BadInput, "overlap is 0"),
         ({"strategy": "entrpy"}, UnknownName, "did you mean 'entropy'"),
         ({"strategy": "vaal"}, BadInput, "looks at pixels"),
+        (
+            {"strategy": "galaxy"},
+            BadInput,
+            "'galaxy' reads the label of each pick .* labelled only when it is complete",
+        ),
+        ({"strategy": "direct"}, BadInput, "'direct' reads the label of each pick .* use 'direct' in `tailwise bench`"),
         ({"balance": "much"}, BadInput, "balance is 'much'"),
         ({"balance": -1}, BadInput, "balance is -1; it must be a number ≥ 0, 'auto', or a wish"),
     ],
@@ -343,7 +349,7 @@ def test_what_means_nothing_is_refused_before_any_work(
     assert tree(studio.ledger.folder) == before
 
 
-@pytest.mark.parametrize("strategy", ["random", "margin", "least-confidence", "kcenter", "bald", "typiclust"])
+@pytest.mark.parametrize("strategy", ["random", "margin", "least-confidence", "kcenter", "bald", "typiclust", "pcb"])
 @pytest.mark.parametrize("balance", ["none", 0.5, "auto"])
 def test_every_strategy_on_features_opens_a_round(make_studio: MakeStudio, strategy: str, balance: str | float) -> None:
     studio = started(make_studio)

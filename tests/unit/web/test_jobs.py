@@ -137,7 +137,9 @@ def test_what_a_killed_server_left_is_removed_without_the_campaigns_files(campai
     entered.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("wish", [{"strategy": "nonsense"}, {"strategy": "vaal", "balance": "x"}, {"balance": -1.0}])
+@pytest.mark.parametrize(
+    "wish", [{"strategy": "nonsense"}, {"strategy": "galaxy"}, {"strategy": "vaal", "balance": "x"}, {"balance": -1.0}]
+)
 def test_wishes_that_cannot_be_are_refused_before_anything_starts(campaign: Campaign, wish: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         check_wishes(campaign.ledger, wire.Next.model_validate(wish))
