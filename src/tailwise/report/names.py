@@ -19,6 +19,7 @@ SHOWN = {
     "margin": "Margin",
     "least-confidence": "Least confidence",
     "typiclust": "TypiClust",
+    "base": "BASE",
     "pcb": "PCB",
     "galaxy": "GALAXY",
     "direct": "DIRECT",

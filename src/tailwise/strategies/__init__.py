@@ -4,6 +4,7 @@
 'kcenter'
 """
 
+from .balanced_boundary import BalancedBoundary
 from .bald import Bald
 from .base import STRATEGIES, Strategy, make
 from .coreset import CoreSet
@@ -21,6 +22,7 @@ from .vaal import Vaal
 
 __all__ = [
     "STRATEGIES",
+    "BalancedBoundary",
     "Bald",
     "CoreSet",
     "Direct",
