@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.quality.defaults import defaults_table
+from benchmarks.quality.leaderboard.command import Wanted, run_leaderboard
+from benchmarks.quality.leaderboard.study import BOARDS
 from benchmarks.quality.published import Continued, by_trial, read_published
 from benchmarks.quality.studies import STUDIES, Study
 from tailwise.bench.config import Experiment
@@ -31,7 +33,13 @@ def main() -> int:
     """Run what is asked for; the exit code is the number of studies with failures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with the feature files and CIFAR-10")
-    parser.add_argument("--only", action="append", default=[], help="a study; may be given more than once")
+    names = [*(study.name for study in STUDIES), *BOARDS]
+    parser.add_argument(
+        "--only", action="append", default=[], choices=names, metavar="STUDY", help="may be given more than once"
+    )
+    parser.add_argument("--strategy", action="append", default=[], help="of the leaderboard; only these")
+    parser.add_argument("--quick", action="store_true", help="of the leaderboard: two pools, two rounds, two seeds")
+    parser.add_argument("--runs", type=Path, default=RUNS, help="folder for the trials")
     parser.add_argument("--minutes", type=float, default=None, help="start no study after so many minutes")
     parser.add_argument("--processes", type=int, default=None, help="one per core, unless told otherwise")
     parser.add_argument("--anew", action="store_true", help="run also what is published under docs/results")
@@ -39,20 +47,32 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="show the studies and stop")
     given = parser.parse_args()
     wanted = [study for study in STUDIES if not given.only or study.name in given.only]
+    boards = [name for name in BOARDS if not given.only or name in given.only]
     if given.list:
-        print("\n".join(study.name for study in wanted))
+        print("\n".join([*(study.name for study in wanted), *boards]))
         return 0
     started, failures = time.monotonic(), 0
     found: dict[Study, list[Row]] = {}
     for study in wanted:
         late = given.minutes is not None and time.monotonic() - started > 60 * given.minutes
-        store = Continued(RUNS / study.name, {} if given.anew else by_trial(read_published(results_file(study))))
+        store = Continued(given.runs / study.name, {} if given.anew else by_trial(read_published(results_file(study))))
         run = not (given.report_only or late)
         found[study], failed = run_study(study, given.data, store, given.processes, run=run)
         failures += failed
     if any(study.compares for study in wanted):
         publish_defaults(found)
-    return failures
+    late = given.minutes is not None and time.monotonic() - started > 60 * given.minutes
+    return failures + (run_leaderboard(boards, leaderboard_options(given, run=not late)) if boards else 0)
+
+
+def leaderboard_options(given: argparse.Namespace, *, run: bool) -> Wanted:
+    """What the command line says of the leaderboard; a quick one is not published."""
+    name = "leaderboard-quick" if given.quick else "leaderboard"
+    results = given.runs / f"{name}-page" if given.quick else RESULTS / name
+    return Wanted(
+        given.data, given.runs / name, results, tuple(given.strategy), given.processes, given.minutes, given.anew,
+        run and not given.report_only, given.quick,
+    )  # fmt: skip
 
 
 def results_file(study: Study) -> Path:

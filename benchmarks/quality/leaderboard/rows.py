@@ -1,0 +1,129 @@
+"""The leaderboard's results as one small tidy CSV: a line per trial and round, shares rounded to three decimals.
+
+Round 0, the model on the first labelled set, is the same for every method of a seed: it is kept once, as "start".
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tailwise.bench.results import Row
+from tailwise.files import csv_bytes, write_whole
+
+START = "start"  # stands for the strategy in round 0
+LONG = "long"  # stands for the settings of random selection that goes on to many more labels
+CellKey: TypeAlias = tuple[str, str]  # pool, regime
+Key: TypeAlias = tuple[str, str, str, str, int]  # pool, regime, strategy, settings, seed
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Method:
+    """A strategy, without balance or with the balance that `settings` names."""
+
+    strategy: str
+    settings: str = ""
+
+
+RANDOM, RANDOM_LONG, FIRST_SET = Method("random"), Method("random", LONG), Method(START)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One round of one trial."""
+
+    pool: str
+    regime: str  # "few", "more" or "long"
+    strategy: str
+    settings: str  # balance and the strategy's own settings; empty: no balance
+    seed: int
+    round: int
+    labels: int
+    balanced: float  # mean recall of plain decisions, 0 to 1
+    adjusted: float  # mean recall of decisions adjusted to equal class shares
+    tail: float  # mean recall of plain decisions on the rarer half of the classes
+    classes: int  # classes with a label
+    seconds: float  # for choosing the batch that led to this round
+
+    @property
+    def trial(self) -> Key:
+        """What is the same in all rounds of a trial."""
+        return self.pool, self.regime, self.strategy, self.settings, self.seed
+
+    @property
+    def method(self) -> Method:
+        """What chose the batches."""
+        return Method(self.strategy, self.settings)
+
+    @property
+    def cell(self) -> CellKey:
+        """Where."""
+        return self.pool, self.regime
+
+
+COLUMNS = tuple(field.name for field in fields(Score))
+
+
+def scores_of(rows: Iterable[Row], pool: str, regime: str, settings: str | None = None, step: int = 1) -> list[Score]:
+    """The rows of one trial, from round 0; `step` is how many rounds of the study one of its cycles is."""
+    found, before = [], math.nan
+    for row in rows:
+        text = settings_text(row) if settings is None else settings
+        found.append(
+            Score(
+                pool, regime, row.strategy, text, row.seed, step * row.cycle, row.labelled, row.balanced_accuracy,
+                row.adjusted_balanced_accuracy, tail_recall(row), sum(count > 0 for count in row.counts), before,
+            )
+        )  # fmt: skip
+        before = row.seconds_select
+    return found
+
+
+def settings_text(row: Row) -> str:
+    """Balance and settings of a strategy; empty where it runs without balance and with its defaults."""
+    return " ".join(word for word in ("" if row.balance == "0" else row.balance, row.settings) if word)
+
+
+def tail_recall(row: Row) -> float:
+    """Mean recall of the rarer half of the classes by images in the pool (the larger half where C is odd)."""
+    images = np.array(row.counts) + np.array(row.pool_counts)  # (C,)
+    rare = np.argsort(images, kind="stable")[: len(images) - len(images) // 2]
+    return float(np.nanmean(np.array(row.recalls)[rare]))
+
+
+def write_scores(scores: Iterable[Score], path: Path) -> None:
+    """Write all of them, in one order whatever the order of the runs."""
+    ordered = sorted(scores, key=lambda one: (one.trial, one.round))
+    cells = ([_text(getattr(one, name), 1 if name == "seconds" else 3) for name in COLUMNS] for one in ordered)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, csv_bytes(COLUMNS, cells))
+
+
+def read_scores(path: Path) -> list[Score]:
+    """What `write_scores` wrote; nothing where there is no such file."""
+    if not path.is_file():
+        return []
+    kinds: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": lambda text: float(text or "nan")}
+    read = {field.name: kinds[str(field.type)] for field in fields(Score)}
+    with path.open(encoding="utf-8", newline="") as file:
+        return [Score(**{name: read[name](text) for name, text in line.items()}) for line in csv.DictReader(file)]
+
+
+def _text(value: object, digits: int) -> object:
+    """A number as short as it can be: .512, 0, and nothing for NaN.
+
+    >>> _text(0.5124, 3), _text(1.0, 3), _text(0.02, 1), _text(float("nan"), 1), _text(7, 3)
+    ('.512', '1', '0', '', 7)
+    """
+    if not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return ""
+    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
+    return text.removeprefix("0") or "0"
