@@ -183,7 +183,7 @@ def _by_cell(analysis: Analysis) -> Iterator[str]:
         yield tables.cell_table(analysis, analysis.cells, measure)
     yield "## Learning curves"
     yield "![Learning curves on four pools](curves.png)"
-    yield "Bands: standard errors over seeds. Methods of a seed share its luck, so their differences are surer than this."
+    yield "Bands: standard errors over seeds. Methods of a seed share its luck: their differences are surer."
     yield "## Classes found at the end"
     yield tables.cell_table(analysis, analysis.cells, CLASSES)
     yield "## Labels saved at the end, adjusted"
