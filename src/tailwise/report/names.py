@@ -23,6 +23,8 @@ SHOWN = {
     "pcb": "PCB",
     "galaxy": "GALAXY",
     "direct": "DIRECT",
+    "maxherding": "MaxHerding",
+    "uherding": "UHerding",
 }
 PLACES = {name: place for place, name in enumerate(SHOWN)}
 PSEUDO = "entropy-l1-pseudo-label"

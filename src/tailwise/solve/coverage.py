@@ -3,8 +3,9 @@
     F(S) = Σ_n w_n · max over j in L ∪ S of k(n, j),   k(n, j) = exp(−‖x_n − x_j‖² / s²),   Σ w = 1,  rows x of length 1
 
 F is monotone and submodular: what an image adds only falls as others are picked. So a stale gain is an upper bound
-(lazy evaluation is exact), and F(S) plus the b largest gains at S bounds what any batch of b can reach. Embeddings in,
-picks out.
+(lazy evaluation is exact), and F(S) plus the b largest gains at S bounds what any batch of b can reach. With balance,
+a pick weighs its gain against what it adds to λ·‖Ω − Pᵀz‖₁, which only rises, so lazy evaluation stays exact.
+Embeddings in, picks out.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from numpy.typing import NDArray
 
 from ..blas import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray
-from .blocks import map_blocks
+from .blocks import map_blocks, rows_per_block
+from .imbalance import Imbalance
 
 REFERENCES = 1_500  # images that stand for the pool; more did not change what was learnt from the picks
 BLOCK_ROWS = 512  # rows whose similarities are computed together: the same sums, whatever the number of threads
 CHECKED_AT_ONCE = 32  # stale gains that are computed anew together
+CHARGED_AT_ONCE = 256  # stale costs of balance that are; twice as many each time that this settles nothing
+UNIT = 2.0**-22  # about what rounding in float32 may change in a squared distance of rows of length 1
 Float32Array = NDArray[np.float32]
 
 
@@ -45,14 +49,8 @@ def squared_distances(rows: Float32Array, others: Float32Array) -> Float32Array:
     return np.maximum(result, 0, out=result)
 
 
-def kernel_width(rows: Float32Array, least: float = 1e-4) -> float:
-    """s²: the median squared distance of images to the nearest other one; 1 where there are fewer than two.
-
-    >>> kernel_width(unit_rows(np.array([[1.0, 0.0], [0.0, 1.0]])))
-    2.0
-    """
-    if len(rows) < 2:
-        return 1.0
+def nearest_distances(rows: Float32Array) -> Float32Array:
+    """Squared distance of each of two or more images to the nearest other one, (n,)."""
 
     def nearest(where: slice) -> Float32Array:
         distances = squared_distances(rows[where], rows)
@@ -61,7 +59,19 @@ def kernel_width(rows: Float32Array, least: float = 1e-4) -> float:
         return closest
 
     with one_blas_thread():
-        return max(float(np.median(np.concatenate(map_blocks(len(rows), BLOCK_ROWS, nearest)))), least)
+        return np.concatenate(map_blocks(len(rows), BLOCK_ROWS, nearest))
+
+
+def kernel_width(rows: Float32Array, least: float = 1e-4, *, smallest: bool = False) -> float:
+    """s²: the median (or smallest) squared distance of images to the nearest other; 1 where there are fewer than two.
+
+    >>> kernel_width(unit_rows(np.array([[1.0, 0.0], [0.0, 1.0]])))
+    2.0
+    """
+    if len(rows) < 2:
+        return 1.0
+    nearest = nearest_distances(rows)
+    return max(float(nearest.min() if smallest else np.median(nearest)), least)
 
 
 def sample_references(weights: Float64Array, count: int, rng: np.random.Generator) -> tuple[IntArray, Float64Array]:
@@ -145,33 +155,98 @@ class Herd:
     """A batch that was picked greedily, and what it reaches."""
 
     indices: IntArray  # (b,) in the order of picking
-    gains: Float64Array  # (b,) by how much each raised F; they never rise
+    gains: Float64Array  # (b,) by how much each raised F; without balance they never rise
+    before: float  # F without the batch
     value: float  # F with the batch
-    bound: float  # no batch of this size has a larger F
+    first: Float64Array  # (N,) gains of all rows without the batch
+    last: Float64Array  # (N,) gains of all rows with the batch; 0 for its own rows
+    rounding: float  # by which F and the sum of b gains may be wrong: they come from float32
+
+    @property
+    def bound(self) -> float:
+        """No batch of this size has a larger F: that of the rows without the batch, or of those with it, or 1."""
+        budget = len(self.indices)
+        reachable = min(self.before + _largest(self.first, budget), self.value + _largest(self.last, budget))
+        return min(reachable + self.rounding, 1.0)
 
 
-def herd(coverage: Coverage, rows: Float32Array, budget: int) -> Herd:
-    """Pick the row with the largest gain, again and again; equal gains go to the lower row.
+def herd(
+    coverage: Coverage, rows: Float32Array, budget: int, imbalance: Imbalance | None = None, *,
+    first: Float64Array | None = None,
+) -> Herd:  # fmt: skip
+    """Pick the row with the largest gain, less what it adds to the imbalance, again and again; ties by index.
+
+    `coverage` and `imbalance` are changed; `first` are the gains at the start, where they are known.
 
     >>> rows = unit_rows(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))  # the first two are copies
     >>> herd(Coverage.of(rows, np.full(3, 1 / 3), rows[:0], width=1.0), rows, 2).indices.tolist()
     [0, 2]
     """
-    start, gains = coverage.value, coverage.gains(rows)
-    bound = start + float(np.sort(gains)[len(gains) - budget :].sum())
+    before = coverage.value
+    race = _Race(coverage, rows, imbalance, coverage.gains(rows) if first is None else first.copy())
+    first = race.gains.copy()
     picks, raised = np.empty(budget, dtype=np.int64), np.empty(budget)
-    known_at = np.zeros(len(rows), dtype=np.int64)  # after how many picks each gain was computed
     for turn in range(budget):
-        best = int(gains.argmax())
-        while known_at[best] < turn:
-            stale = np.argpartition(-gains, min(CHECKED_AT_ONCE, len(gains)) - 1)[:CHECKED_AT_ONCE]
-            stale = np.append(stale[known_at[stale] < turn], best)
-            gains[stale], known_at[stale] = coverage.gains(rows[stale]), turn
-            best = int(gains.argmax())
-        picks[turn], raised[turn] = best, gains[best]
-        coverage.add(coverage.similarities(rows[best : best + 1]))
-        gains[best] = -np.inf
+        picks[turn] = best = race.best(turn)
+        raised[turn] = race.gains[best]
+        race.take(best)
+    last = np.zeros(len(rows))
     left = np.setdiff1d(np.arange(len(rows)), picks)
-    after = np.sort(coverage.gains(rows[left]))
-    bound = min(bound, coverage.value + float(after[max(0, len(after) - budget) :].sum()))
-    return Herd(picks, raised, coverage.value, bound)
+    last[left] = coverage.gains(rows[left])
+    terms = budget * before + _largest(first, budget) + coverage.value
+    return Herd(picks, raised, before, coverage.value, first, last, UNIT * (1 + 1 / coverage.width) * terms)
+
+
+class _Race:
+    """Upper bounds on what each row is worth now; those of rows that could win are brought up to date."""
+
+    def __init__(
+        self, coverage: Coverage, rows: Float32Array, imbalance: Imbalance | None, gains: Float64Array
+    ) -> None:
+        self.coverage, self.rows, self.imbalance, self.gains = coverage, rows, imbalance, gains
+        self.known_at = np.zeros(len(rows), dtype=np.int64)  # after how many picks each gain was computed
+        self.charged_at = np.zeros(len(rows), dtype=np.int64)  # and what it adds to the imbalance
+        self.added = np.zeros(len(rows))
+        if imbalance:
+            steps = map_blocks(
+                len(rows),
+                rows_per_block(imbalance.rows.classes),
+                lambda where: imbalance.added(imbalance.rows.read(where)),
+            )
+            self.added = np.concatenate([np.empty(0), *steps])
+        self.worth = gains - self.added
+
+    def best(self, turn: int) -> int:
+        """The row that is worth most after `turn` picks; of equals the first."""
+        charged = CHARGED_AT_ONCE
+        while True:
+            best = int(self.worth.argmax())
+            if self.imbalance and self.charged_at[best] < turn:  # cheap: before the gains
+                stale = self._stale(self.charged_at, turn, charged, best)
+                self.added[stale], self.charged_at[stale] = self.imbalance.added_by(stale), turn
+                charged *= 2
+            elif self.known_at[best] < turn:
+                stale = self._stale(self.known_at, turn, CHECKED_AT_ONCE, best)
+                self.gains[stale], self.known_at[stale] = self.coverage.gains(self.rows[stale]), turn
+            else:
+                return best
+            self.worth[stale] = self.gains[stale] - self.added[stale]
+
+    def take(self, row: int) -> None:
+        """Pick a row."""
+        self.coverage.add(self.coverage.similarities(self.rows[row : row + 1]))
+        if self.imbalance:
+            self.imbalance.add(row)
+        self.worth[row] = self.gains[row] = -np.inf
+
+    def _stale(self, known_at: IntArray, turn: int, count: int, best: int) -> IntArray:
+        """The best row and others that seem to be worth much and are out of date."""
+        count = min(count, len(self.worth))
+        top = np.argpartition(-self.worth, count - 1)[:count]
+        keep = (known_at[top] < turn) & (top != best) & (self.worth[top] > -np.inf)
+        return np.append(top[keep], best)
+
+
+def _largest(gains: Float64Array, count: int) -> float:
+    """The sum of the `count` largest, or of all where there are fewer."""
+    return float(np.sort(gains)[max(0, len(gains) - count) :].sum())

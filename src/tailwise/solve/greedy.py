@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from ..balance.target import Ranges
 from ..blas import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray
 from .blocks import map_blocks, rows_per_block, smallest
 from .farthest_distances import UNIT, Nearest, Start, measure, most_central
+from .imbalance import added_distance
 from .program import Report, silent
 from .shards import Rows
 
@@ -192,14 +192,9 @@ class _Race:
 
     def _penalty(self, rows: FloatArray) -> Float64Array:
         """What each row would add to λ·dist(Pᵀz, [low, high]): never less after another pick. (n, C) → (n,)."""
-        low, high = self.ranges.low - self.expected, self.ranges.high - self.expected
         if self.lam == 0:
             return np.zeros(len(rows))
-        total = cdist(low[None], rows, "cityblock")[0]
-        if (low < high).any():  # dist = ½|s − low| + ½|s − high| − ½(high − low)
-            total = (total + cdist(high[None], rows, "cityblock")[0] - (high - low).sum()) / 2
-        added: Float64Array = self.lam * (total - self.ranges.distance(self.expected))
-        return added
+        return self.lam * added_distance(self.ranges, self.expected, rows)
 
 
 def _equal(held: _Held, places: IntArray) -> bool:

@@ -50,6 +50,15 @@ def solve(
         return _certified(program, point, best.picks(), bound, effort)
 
 
+def lower_bound(program: Program, effort: Effort, *, seed: int = 0) -> float:
+    """A number that no batch's value is below, without looking for a batch that comes near it."""
+    with one_blas_thread():
+        if program.separable:
+            return _cheapest(program).bound
+        point = maximise(program, effort, np.random.default_rng(seed), None)
+        return sparse_bound(program, point) if program.rows.sparse else point.bound
+
+
 def _cheapest(program: Program) -> Solution:
     """The b cheapest rows, which are optimal where Pᵀz is fixed or free of cost."""
     picks = program.cost.smallest(program.budget)

@@ -1,4 +1,4 @@
-"""Name → picks: every method of the paper behind one call, each with a balance setting.
+"""Name → picks: every method, the paper's and others, behind one call, each with a balance setting.
 
 >>> make("kcenter", balance=0.5).name
 'kcenter'
@@ -14,10 +14,12 @@ from .galaxy import Galaxy
 from .kcenter import KCenter
 from .least_confidence import LeastConfidence
 from .margin import Margin
+from .maxherding import MaxHerding
 from .pcb import Pcb
 from .pseudo_label import PseudoLabel
 from .random import Random
 from .typiclust import TypiClust, cold_start
+from .uherding import UHerding
 from .vaal import Vaal
 
 __all__ = [
@@ -31,11 +33,13 @@ __all__ = [
     "KCenter",
     "LeastConfidence",
     "Margin",
+    "MaxHerding",
     "Pcb",
     "PseudoLabel",
     "Random",
     "Strategy",
     "TypiClust",
+    "UHerding",
     "Vaal",
     "cold_start",
     "make",

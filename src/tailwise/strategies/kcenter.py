@@ -92,14 +92,14 @@ def both_embeddings(task: Task, predictions: Predictions) -> tuple[np.ndarray, n
 
 def _both_matrices(task: Task, predictions: Predictions) -> tuple[Matrix, Matrix]:
     """Pool (N, d) and labelled (L, d) embeddings where they are, in memory or in files, checked block by block."""
-    pool = _checked(predictions.embeddings, "embeddings", task.rows.size)
-    labelled = _checked(predictions.labelled_embeddings, "labelled_embeddings", None)
+    pool = checked_matrix(predictions.embeddings, "embeddings", task.rows.size)
+    labelled = checked_matrix(predictions.labelled_embeddings, "labelled_embeddings", None)
     if pool.shape[1] != labelled.shape[1]:
         raise BadInput(f"embeddings have {pool.shape[1]} features, but labelled_embeddings have {labelled.shape[1]}")
     return pool, labelled
 
 
-def _checked(given: object, name: str, rows: int | None) -> Matrix:
+def checked_matrix(given: object, name: str, rows: int | None) -> Matrix:
     """A finite float matrix with one row per image; no more than a block per core is read at a time."""
     matrix = as_matrix(given, name)
     shape, dtype = tuple(matrix.shape), np.dtype(matrix.dtype)

@@ -87,6 +87,7 @@ def test_distances_and_the_width_are_those_of_brute_force() -> None:
     np.testing.assert_allclose(squared_distances(single, single), literal, atol=1e-5)
     np.fill_diagonal(literal, np.inf)
     assert kernel_width(single) == pytest.approx(np.median(literal.min(axis=1)), rel=1e-4)
+    assert kernel_width(single, smallest=True) == pytest.approx(literal.min(), rel=1e-3)
     assert kernel_width(np.repeat(single[:1], 5, axis=0)) == 1e-4  # copies alone say nothing about distances
     assert kernel_width(single[:1]) == 1.0
 
