@@ -4,12 +4,14 @@
 'kcenter'
 """
 
+from .badge import Badge
 from .balanced_boundary import BalancedBoundary
 from .bald import Bald
 from .base import STRATEGIES, Strategy, make
 from .coreset import CoreSet
 from .direct import Direct
 from .entropy import Entropy
+from .falcun import Falcun
 from .galaxy import Galaxy
 from .kcenter import KCenter
 from .least_confidence import LeastConfidence
@@ -24,11 +26,13 @@ from .vaal import Vaal
 
 __all__ = [
     "STRATEGIES",
+    "Badge",
     "BalancedBoundary",
     "Bald",
     "CoreSet",
     "Direct",
     "Entropy",
+    "Falcun",
     "Galaxy",
     "KCenter",
     "LeastConfidence",

@@ -1,0 +1,123 @@
+"""BADGE (Ash et al. 2020): k-means++ on the gradients that the last layer would get if the model's guess were right.
+
+    g_i = e_i ⊗ h_i,   e_i = onehot(ŷ_i) − p_i,   ‖g_i − g_j‖² = ‖e_i‖²‖h_i‖² + ‖e_j‖²‖h_j‖² − 2 (e_i·e_j)(h_i·h_j)
+
+Probabilities and embeddings in, a `Selection` out. The C·d numbers of a gradient are never written down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..blas import one_blas_thread
+from ..solve.blocks import map_blocks, rows_per_block
+from ..solve.imbalance import Imbalance
+from ..solve.path import find_lam
+from ..solve.shards import Column, Rows
+from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
+from .base import Base, strategy
+from .kcenter import checked_matrix
+from .sampling import chance_scale, draw, tilted
+from .task import Task
+
+SAME = 1e-5  # of ‖g_i‖² + ‖g_j‖²: less is rounding in float32, and the two are copies
+
+SCALED_ROWS = 4_096  # embeddings that are scaled at a time
+
+
+@strategy
+@dataclass(frozen=True, kw_only=True)
+class Badge(Base):
+    """Images whose gradients would be long and unlike each other, drawn by k-means++.
+
+    The first pick is the image with the longest gradient, as in the authors' code; each later one is drawn in
+    proportion to its squared distance from the nearest pick. With balance, chances are multiplied by exp(−λ·what the
+    image adds to the imbalance). Costs N·(C + d) products for each pick, and N·(C + d) numbers in float32.
+    """
+
+    name: ClassVar[str] = "badge"
+    needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings")
+
+    def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
+        """`informativeness` is the sum of the distances at which the picks were made."""
+        embedded = np.asarray(checked_matrix(predictions.embeddings, "embeddings", task.rows.size))
+        with one_blas_thread():
+            gradients = Gradients.of(task.rows, embedded)
+            known: dict[float, tuple[IntArray, float]] = {}
+
+            def pick(lam: float) -> tuple[IntArray, float]:
+                if lam not in known:
+                    known[lam] = _k_means_plus_plus(task, gradients, lam)
+                return known[lam]
+
+            def l1_at(lam: float) -> float:
+                return task.ranges.distance(task.rows.total(pick(lam)[0]))
+
+            lam = find_lam(self.balance, l1_at, chance_scale(task.rows.size), task.program(costs))
+            picks, reached = pick(lam)
+        return task.selection(picks, informativeness=reached, balance=self.balance, lam=lam, method=self.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gradients:
+    """Gradients in their two factors; embeddings are scaled so that no product overflows."""
+
+    errors: NDArray[np.float32]  # e (N, C)
+    hidden: NDArray[np.float32]  # h (N, d), the largest number ±1
+    scale: float  # by which h was divided
+    lengths: Float64Array  # ‖g‖² (N,)
+
+    @classmethod
+    def of(cls, rows: Rows, embedded: FloatArray) -> Gradients:
+        """From probabilities and embeddings (N, d)."""
+
+        def error(where: slice) -> NDArray[np.float32]:
+            proba = rows.read(where).astype(np.float64)
+            guess = proba.argmax(axis=1)
+            proba *= -1
+            proba[np.arange(len(proba)), guess] += 1.0
+            return proba.astype(np.float32)
+
+        parts = map_blocks(rows.size, rows_per_block(rows.classes), error)
+        errors = np.concatenate([np.empty((0, rows.classes), np.float32), *parts])
+        scale = float(np.abs(embedded).max(initial=0.0)) or 1.0
+        hidden = np.empty(embedded.shape, np.float32)
+        for start in range(0, len(embedded), SCALED_ROWS):
+            where = slice(start, start + SCALED_ROWS)
+            hidden[where] = embedded[where].astype(np.float64) / scale
+        lengths = _squares(errors) * _squares(hidden)
+        return cls(errors, hidden, scale, lengths)
+
+    def distances(self, row: int) -> Float64Array:
+        """‖g_i − g_row‖² of all rows, (N,); 0 for copies."""
+        product = (self.errors @ self.errors[row]).astype(np.float64) * (self.hidden @ self.hidden[row])
+        both = self.lengths + self.lengths[row]
+        squared = both - 2 * product
+        return np.where(squared > SAME * both, squared, 0.0)
+
+
+def _k_means_plus_plus(task: Task, gradients: Gradients, lam: float) -> tuple[IntArray, float]:
+    """Rows in the order of picking, and the sum of the distances at which they were picked."""
+    rng, imbalance = np.random.default_rng(task.seed), Imbalance(task.rows, task.ranges, lam)
+    open_ = np.ones(task.rows.size, dtype=bool)
+    nearest = gradients.lengths.copy()  # squared distance to the nearest pick; before there is one, to 0
+    picks, reached = np.empty(task.budget, dtype=np.int64), 0.0
+    for turn in range(task.budget):
+        chances = tilted(nearest, open_, imbalance)
+        picks[turn] = row = draw(chances, rng) if turn else int(chances.argmax())
+        reached += gradients.scale * float(np.sqrt(nearest[row]))
+        open_[row] = False
+        imbalance.add(row)
+        squared = gradients.distances(row)
+        nearest = np.minimum(nearest, squared) if turn else squared
+    return picks, reached
+
+
+def _squares(rows: NDArray[np.float32]) -> Float64Array:
+    """Squared length of each row in float64, (n,)."""
+    lengths: Float64Array = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return lengths
