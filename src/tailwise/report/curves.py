@@ -28,12 +28,13 @@ GREY = "#7b838c"
 COLOURS = {
     "random": GREY, "entropy": "#0072b2", "kcenter": "#d55e00", "vaal": "#009e73", "bald": "#cc79a7",
     "coreset": "#e69f00", "entropy-l1-pseudo-label": "#56b4e9", "margin": "#8a6d1a", "least-confidence": "#5d3a9b",
-    "maxherding": "#117733", "uherding": "#aa4499",
+    "maxherding": "#117733", "uherding": "#aa4499", "badge": "#661100", "falcun": "#6699cc", "dropquery": "#997700",
+    "tcm": "#ddaa33", "refine": "#004488",
 }  # fmt: skip
 MARKERS = {
     "random": "x", "entropy": "o", "kcenter": "s", "vaal": "^", "bald": "D", "coreset": "v",
     "entropy-l1-pseudo-label": "P", "margin": "<", "least-confidence": ">",
-    "maxherding": "p", "uherding": "8",
+    "maxherding": "p", "uherding": "8", "badge": "d", "falcun": "1", "dropquery": "2", "tcm": "3", "refine": "4",
 }  # fmt: skip
 SPARE_COLOURS = ("#332288", "#882255", "#44aa99", "#999933")
 DASHED, SOLID = (0, (3.2, 1.8)), "-"

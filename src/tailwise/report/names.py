@@ -25,6 +25,11 @@ SHOWN = {
     "direct": "DIRECT",
     "maxherding": "MaxHerding",
     "uherding": "UHerding",
+    "badge": "BADGE",
+    "falcun": "Falcun",
+    "dropquery": "DropQuery",
+    "tcm": "TCM",
+    "refine": "Refine",
 }
 PLACES = {name: place for place, name in enumerate(SHOWN)}
 PSEUDO = "entropy-l1-pseudo-label"

@@ -10,6 +10,7 @@ from .bald import Bald
 from .base import STRATEGIES, Strategy, make
 from .coreset import CoreSet
 from .direct import Direct
+from .dropquery import DropQuery
 from .entropy import Entropy
 from .falcun import Falcun
 from .galaxy import Galaxy
@@ -20,6 +21,8 @@ from .maxherding import MaxHerding
 from .pcb import Pcb
 from .pseudo_label import PseudoLabel
 from .random import Random
+from .refine import Refine
+from .tcm import Tcm
 from .typiclust import TypiClust, cold_start
 from .uherding import UHerding
 from .vaal import Vaal
@@ -31,6 +34,7 @@ __all__ = [
     "Bald",
     "CoreSet",
     "Direct",
+    "DropQuery",
     "Entropy",
     "Falcun",
     "Galaxy",
@@ -41,7 +45,9 @@ __all__ = [
     "Pcb",
     "PseudoLabel",
     "Random",
+    "Refine",
     "Strategy",
+    "Tcm",
     "TypiClust",
     "UHerding",
     "Vaal",

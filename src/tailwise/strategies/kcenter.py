@@ -40,7 +40,7 @@ class KCenter(Base):
 
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """Algorithm 2; `informativeness` is the sum of the distances at which the picks were made."""
-        start = measure(*_both_matrices(task, predictions), task.report)
+        start = measure(*both_matrices(task, predictions), task.report)
         coreset = self._coreset(task, start)
         known: dict[float, GreedyPicks] = {}
 
@@ -86,11 +86,11 @@ def _tell(task: Task, start: Start, coreset: Coreset, picks: GreedyPicks) -> Non
 
 def both_embeddings(task: Task, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
     """Pool (N, d) and labelled (L, d) embeddings, in memory, checked."""
-    pool, labelled = _both_matrices(task, predictions)
+    pool, labelled = both_matrices(task, predictions)
     return np.asarray(pool), np.asarray(labelled)
 
 
-def _both_matrices(task: Task, predictions: Predictions) -> tuple[Matrix, Matrix]:
+def both_matrices(task: Task, predictions: Predictions) -> tuple[Matrix, Matrix]:
     """Pool (N, d) and labelled (L, d) embeddings where they are, in memory or in files, checked block by block."""
     pool = checked_matrix(predictions.embeddings, "embeddings", task.rows.size)
     labelled = checked_matrix(predictions.labelled_embeddings, "labelled_embeddings", None)

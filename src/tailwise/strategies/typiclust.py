@@ -146,6 +146,8 @@ def cluster(points: FloatArray, number: int, seed: int) -> IntArray:
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.exceptions import ConvergenceWarning
 
+    if not points.shape[1]:  # without features all points are equal
+        return np.zeros(len(points), dtype=np.int64)
     kind = KMeans if len(points) * number <= EXACT_KMEANS else MiniBatchKMeans
     more = {} if kind is KMeans else {"batch_size": 4_096, "max_iter": 20}
     wide = points.astype(np.float32 if points.dtype != np.float64 else np.float64, copy=False)
