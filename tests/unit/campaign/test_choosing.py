@@ -349,7 +349,9 @@ def test_what_means_nothing_is_refused_before_any_work(
     assert tree(studio.ledger.folder) == before
 
 
-@pytest.mark.parametrize("strategy", ["random", "margin", "least-confidence", "kcenter", "bald", "typiclust", "pcb"])
+@pytest.mark.parametrize(
+    "strategy", ["random", "margin", "least-confidence", "kcenter", "bald", "typiclust", "pcb", "base"]
+)
 @pytest.mark.parametrize("balance", ["none", 0.5, "auto"])
 def test_every_strategy_on_features_opens_a_round(make_studio: MakeStudio, strategy: str, balance: str | float) -> None:
     studio = started(make_studio)
