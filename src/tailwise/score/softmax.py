@@ -14,10 +14,11 @@ from ..errors import BadInput
 from ..inputs import softmax_rows
 from ..registry import Registry
 from ..scratch import Scratch
-from ..types import FloatArray
+from ..types import Float64Array, FloatArray
 
 Score: TypeAlias = Callable[[FloatArray], FloatArray]
 SCORES: Registry[Score] = Registry("score")
+MOST_RARE = 5.0  # an image of rare classes weighs no more than so many of the mean
 _LOGS = Scratch(most_bytes=8 << 20)
 
 
@@ -50,6 +51,19 @@ def margin(proba: FloatArray) -> FloatArray:
         return np.zeros(len(proba), dtype=proba.dtype)
     top = np.partition(proba, -2, axis=1)[:, -2:]  # (n, 2), ascending
     result: FloatArray = 1.0 - (top[:, 1] - top[:, 0])
+    return result
+
+
+def balanced_margin(proba: FloatArray, shares: Float64Array) -> FloatArray:
+    """The margin score times how rare the likely classes are: Σ_k p_k / (C·share_k), at most 5.
+
+    Summed over a pool, every class weighs about the same. A class of share 0 counts for nothing.
+
+    >>> balanced_margin(np.array([[0.6, 0.4], [0.4, 0.6]]), np.array([0.8, 0.2])).round(3).tolist()
+    [1.1, 1.4]
+    """
+    factors = np.divide(1 / len(shares), shares, out=np.zeros_like(shares), where=shares > 0)
+    result: FloatArray = margin(proba) * np.minimum(proba @ factors.astype(proba.dtype), MOST_RARE)
     return result
 
 

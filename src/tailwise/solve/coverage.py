@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blas import one_blas_thread
-from ..types import Float64Array, FloatArray, IntArray
+from ..types import Float64Array, FloatArray, IntArray, Matrix
 from .blocks import map_blocks, rows_per_block
 from .imbalance import Imbalance
 
@@ -137,13 +137,25 @@ class Coverage:
     def gains(self, rows: Float32Array) -> Float64Array:
         """By how much each row, alone, would raise F, (m,)."""
 
-        def work(where: slice) -> Float64Array:
-            more = self.similarities(rows[where])
-            more -= self.covered
-            return np.maximum(more, 0, out=more) @ self.weights
-
         with one_blas_thread():
-            return np.concatenate([np.empty(0), *map_blocks(len(rows), BLOCK_ROWS, work)])
+            parts = map_blocks(len(rows), BLOCK_ROWS, lambda where: self._gains(rows[where]))
+            return np.concatenate([np.empty(0), *parts])
+
+    def gains_of(self, pool: Matrix) -> Float64Array:
+        """The same for embeddings of any length, wherever they are, read block by block, (N,)."""
+        with one_blas_thread():
+            parts = map_blocks(pool.shape[0], BLOCK_ROWS, lambda where: self._gains(unit_rows(pool[where])))
+            return np.concatenate([np.empty(0), *parts])
+
+    def gain(self, similarities: Float32Array) -> float:
+        """By how much one row would raise F, by its similarities (1, R)."""
+        return float(np.maximum(similarities[0] - self.covered, 0) @ self.weights)
+
+    def _gains(self, rows: Float32Array) -> Float64Array:
+        more = self.similarities(rows)
+        more -= self.covered
+        gains: Float64Array = np.maximum(more, 0, out=more) @ self.weights
+        return gains
 
     def add(self, similarities: Float32Array) -> None:
         """Count rows as labelled, by their similarities (m, R)."""

@@ -248,6 +248,11 @@ class Shard:
         counts, sums, values, which = zip(none, *self._map_rows(work), strict=True)
         return np.sum(counts, axis=0), np.concatenate(sums), np.concatenate(values), np.concatenate(which)
 
+    def class_sums(self) -> IntArray:
+        """Fixed-point sums of all rows, (2, C)."""
+        none = np.zeros((2, self.matrix.shape[1]), dtype=np.int64)
+        return sum(self._map_rows(lambda where: fixed_point_sums(self._block(where))), start=none)
+
     def largest_class(self) -> IntArray:
         """The most probable class of every row."""
         parts = self._map_rows(lambda where: self._block(where).argmax(axis=1))

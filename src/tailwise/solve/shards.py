@@ -116,6 +116,10 @@ class Rows:
         _, parts = self.ordered(indices)
         return from_fixed_point(self._added(self.ask("total", [(cut,) for cut in parts])))
 
+    def class_sums(self) -> Float64Array:
+        """Sum of all rows, (C,): how many images of each class the model expects."""
+        return from_fixed_point(self._added(self.ask_all("class_sums")))
+
     def largest_class(self) -> IntArray:
         """The most probable class of every row, (N,)."""
         return np.concatenate(self.ask_all("largest_class"))

@@ -8,6 +8,7 @@ from .badge import Badge
 from .balanced_boundary import BalancedBoundary
 from .bald import Bald
 from .base import STRATEGIES, Strategy, make
+from .boundary import Boundary
 from .coreset import CoreSet
 from .direct import Direct
 from .dropquery import DropQuery
@@ -32,6 +33,7 @@ __all__ = [
     "Badge",
     "BalancedBoundary",
     "Bald",
+    "Boundary",
     "CoreSet",
     "Direct",
     "DropQuery",
