@@ -20,6 +20,7 @@ SHOWN = {
     "least-confidence": "Least confidence",
     "typiclust": "TypiClust",
     "base": "BASE",
+    "boundary": "Boundary",
     "pcb": "PCB",
     "galaxy": "GALAXY",
     "direct": "DIRECT",

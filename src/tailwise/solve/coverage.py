@@ -136,7 +136,6 @@ class Coverage:
 
     def gains(self, rows: Float32Array) -> Float64Array:
         """By how much each row, alone, would raise F, (m,)."""
-
         with one_blas_thread():
             parts = map_blocks(len(rows), BLOCK_ROWS, lambda where: self._gains(rows[where]))
             return np.concatenate([np.empty(0), *parts])

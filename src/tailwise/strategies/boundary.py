@@ -1,8 +1,8 @@
 """Boundary: exact quotas at the borders of the classes, filled with images that represent many others.
 
-While labels are few (under two per class), it picks the images that cover the uncertain, class-balanced pool best. After
-that every class gets a quota: candidates for its places are the images nearest to its border, and of these it takes
-those that cover most. The batch is made in chunks; each is an exact transport problem, with prices that prove it.
+While labels are few (under two per class), it picks the images that cover the uncertain, class-balanced pool best.
+After that every class gets a quota: candidates for its places are the images nearest to its border, and of these it
+takes those that cover most. The batch is made in chunks; each is an exact transport problem, with prices that prove it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..balance.quota import wanted_counts, whole_quotas
+from ..errors import BadInput
 from ..inputs import real_number, whole_number
 from ..score.softmax import balanced_margin
 from ..solve.coverage import (
@@ -68,6 +69,8 @@ class Boundary(Base):
 
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:  # noqa: ARG002 - no score
         """Cover the pool while labels are few, else fill quotas."""
+        if task.rows.sparse:
+            raise BadInput(f"{self.name} needs every probability, but a TopK holds some; give the whole softmax")
         pool, labelled = both_matrices(task, predictions)
         if not task.budget:
             return task.selection(
@@ -104,7 +107,9 @@ def pool_coverage(task: Task, pool: Matrix, labelled: Float32Array) -> Coverage:
     references, stands_for = sample_references(weights, count, rng)
     spread = labelled
     if len(labelled) < 2:  # as far apart as the batch will be
-        spread = unit_rows(pool[np.sort(rng.choice(task.rows.size, min(task.budget + 1, task.rows.size), replace=False))])
+        spread = unit_rows(
+            pool[np.sort(rng.choice(task.rows.size, min(task.budget + 1, task.rows.size), replace=False))]
+        )
     return Coverage.of(unit_rows(pool[references]), stands_for, labelled, kernel_width(spread))
 
 
@@ -156,14 +161,12 @@ def border_candidates(task: Task, quota: IntArray, near: int) -> tuple[IntArray,
 class Filling:
     """Fills quotas chunk by chunk; a chunk is the assignment whose values, nearness × coverage gain, sum to the most.
 
-    Gains only fall as others are picked, so a gain from an earlier chunk is an upper bound. A chunk is solved with these
-    until every image that it chooses has a fresh gain: then no other assignment can be better. Where the candidates
-    have nothing left to add (copies of what is picked), there are twice as many from then on.
+    Gains only fall as others are picked, so a gain from an earlier chunk is an upper bound. A chunk is solved with
+    these until every image that it chooses has a fresh gain: then no other assignment can be better. Where the
+    candidates have nothing left to add (copies of what is picked), there are twice as many from then on.
     """
 
-    def __init__(
-        self, task: Task, pool: Matrix, coverage: Coverage, quota: IntArray, near: int, lam: float
-    ) -> None:
+    def __init__(self, task: Task, pool: Matrix, coverage: Coverage, quota: IntArray, near: int, lam: float) -> None:
         self.task, self.pool, self.coverage, self.quota, self.left = task, pool, coverage, quota, quota.copy()
         self.near, self.lam, self.start, self.slack = near, lam, coverage.value, 0.0
         self.picks: list[int] = []  # rows of the pool

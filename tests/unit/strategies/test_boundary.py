@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
 import tailwise
+from tailwise.errors import BadInput
+from tailwise.solve.coverage import unit_rows
+from tailwise.solve.engines import rows_on
+from tailwise.solve.source import open_proba
 from tailwise.strategies import make
+from tailwise.strategies.boundary import Filling, pool_coverage
+from tailwise.strategies.kcenter import both_matrices
+from tailwise.strategies.task import make_task
 
 
 def make_pool(
@@ -129,6 +139,45 @@ def test_with_few_labels_the_pool_is_covered_greedily(seed: int) -> None:
     assert batch.indices.tolist() == Literal(given, counts).herd(8)
     assert 0 < batch.gap < 1
     assert batch.bound < batch.objective
+
+
+def places_of(given: tailwise.Predictions, counts: np.ndarray, lam: float, quota: np.ndarray) -> np.ndarray:
+    """How many places of each class a batch takes."""
+    with rows_on(open_proba(given.proba)) as rows:
+        task, _ = make_task(rows, int(quota.sum()), counts=counts)
+        pool, labelled = both_matrices(task, given)
+        filling = Filling(task, pool, pool_coverage(task, pool, unit_rows(labelled[:])), quota, 6, lam)
+        filling.run()
+    return np.bincount(filling.places, minlength=len(quota))
+
+
+def test_quotas_are_exact_and_the_less_lambda_the_freer() -> None:
+    given, counts = make_pool(3)
+    quota = np.array([0, 2, 3, 8, 12])
+    exact, strict, soft, free = (places_of(given, counts, lam, quota) for lam in (np.inf, 50.0, 0.02, 0.0))
+    assert exact.tolist() == strict.tolist() == quota.tolist()
+    assert free.sum() == soft.sum() == 25
+    assert 0 < np.abs(soft - quota).sum() < np.abs(free - quota).sum()
+
+
+def test_files_and_shards_give_the_same_batch(tmp_path: Path) -> None:
+    given, counts = make_pool(4)
+    paths = {}
+    for name in ("proba", "embeddings", "labelled_embeddings"):
+        paths[name] = tmp_path / f"{name}.npy"
+        np.save(paths[name], getattr(given, name))
+    batch = make("boundary", balance="auto").select(given, 20, counts=counts)
+    again = make("boundary", balance="auto", shards=3).select(tailwise.Predictions(**paths), 20, counts=counts)
+    assert again.indices.tolist() == batch.indices.tolist()
+
+
+def test_a_sparse_softmax_is_rejected_with_a_reason() -> None:
+    given, counts = make_pool(5)
+    proba = np.asarray(given.proba)
+    classes = np.argsort(-proba, axis=1)[:, :3]
+    top = tailwise.TopK(np.take_along_axis(proba, classes, axis=1), classes, 5)
+    with pytest.raises(BadInput, match="give the whole softmax"):
+        make("boundary", balance="auto").select(replace(given, proba=top), 20, counts=counts)
 
 
 def test_copies_do_not_fill_a_batch() -> None:
