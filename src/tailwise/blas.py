@@ -7,6 +7,7 @@ the first one saves the number and sets 1, the last one restores it.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import threadpoolctl
 
 _lock, _holders = threading.Lock(), 0
 _shared: list[tuple[Any, int]] = []  # libraries that are limited for the whole process, and their number of threads
+_known: tuple[int, list[Any]] = (0, [])  # modules at the last search for libraries, and what it found
 
 
 @contextmanager
@@ -32,14 +34,22 @@ def _acquire() -> list[tuple[Any, int]]:
     """Set the limit; returns the libraries that this thread alone limits, and their number of threads."""
     global _holders
     with _lock:
-        found = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
-        counted = [(library, library.get_num_threads()) for library in found]
+        counted = [(library, library.get_num_threads()) for library in _libraries()]
         own = [pair for pair in counted if _is_per_thread(pair[0])]
         if _holders == 0:
             _shared[:] = [pair for pair in counted if not _is_per_thread(pair[0])]
         _holders += 1
         _set_threads([(library, 1) for library, _ in (*own, *_shared)])
         return own
+
+
+def _libraries() -> list[Any]:
+    """The BLAS libraries of this process; the search costs milliseconds, so it is done only after an import."""
+    global _known
+    modules = len(sys.modules)
+    if _known[0] != modules:
+        _known = modules, threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+    return _known[1]
 
 
 def _release(own: list[tuple[Any, int]]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -90,4 +92,25 @@ def test_selections_that_overlap_leave_the_number_of_threads_alone() -> None:
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(choose, range(6)))
+    assert set(blas_threads()) == {3}
+
+
+def test_libraries_are_searched_only_after_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = []
+
+    class Counted(threadpoolctl.ThreadpoolController):
+        def __init__(self) -> None:
+            searches.append(1)
+            super().__init__()
+
+    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", Counted)
+    monkeypatch.setitem(sys.modules, "imported_before", ModuleType("imported_before"))
+    for _ in range(5):
+        with one_blas_thread(), one_blas_thread():
+            assert set(blas_threads()) == {1}
+    assert len(searches) == 1
+    monkeypatch.setitem(sys.modules, "imported_now", ModuleType("imported_now"))
+    with one_blas_thread():
+        assert set(blas_threads()) == {1}
+    assert len(searches) == 2
     assert set(blas_threads()) == {3}
