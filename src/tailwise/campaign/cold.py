@@ -18,7 +18,7 @@ AXES = 64  # on CIFAR-10 features 64 axes give as good a first batch as all 256,
 SAMPLE = 4096  # images that the axes are found from
 STEPS = 3  # of the search for axes
 STRATEGY = "typiclust"
-WITHOUT_MODEL = ("random", "kcenter", STRATEGY)  # they can choose before there is anything to learn from
+WITHOUT_MODEL = ("random", "kcenter", "maxherding", "uherding", STRATEGY)  # they need no model for a first batch
 
 
 def choose_cold(

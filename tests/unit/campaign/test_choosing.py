@@ -349,9 +349,13 @@ def test_what_means_nothing_is_refused_before_any_work(
     assert tree(studio.ledger.folder) == before
 
 
-@pytest.mark.parametrize(
-    "strategy", ["random", "margin", "least-confidence", "kcenter", "bald", "typiclust", "pcb", "base"]
-)
+ON_FEATURES = [
+    "random", "margin", "least-confidence", "kcenter", "bald", "typiclust", "pcb", "base", "maxherding", "uherding",
+    "badge", "falcun", "dropquery", "tcm", "refine",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", ON_FEATURES)
 @pytest.mark.parametrize("balance", ["none", 0.5, "auto"])
 def test_every_strategy_on_features_opens_a_round(make_studio: MakeStudio, strategy: str, balance: str | float) -> None:
     studio = started(make_studio)

@@ -36,12 +36,12 @@ def test_narrow_features_and_small_pools_stay_as_they_are() -> None:
         assert main_axes(features, features[:0])[0] is features
 
 
-@pytest.mark.parametrize("strategy", ["typiclust", "entropy", "kcenter"])
+@pytest.mark.parametrize("strategy", ["typiclust", "entropy", "kcenter", "maxherding", "uherding", "tcm"])
 def test_every_group_is_represented(strategy: str) -> None:
     features, places = groups(8, 60, 100)
     batch = choose_cold(features, features[:0], 8, strategy=strategy, classes=3, seed=0)
     assert sorted(places[batch.indices].tolist()) == list(range(8))
-    assert batch.method == ("kcenter" if strategy == "kcenter" else "typiclust")
+    assert batch.method == ("typiclust" if strategy in {"entropy", "tcm"} else strategy)
 
 
 def test_groups_that_are_labelled_are_left_to_the_others() -> None:
