@@ -169,15 +169,22 @@ class Herd:
     gains: Float64Array  # (b,) by how much each raised F; without balance they never rise
     before: float  # F without the batch
     value: float  # F with the batch
-    first: Float64Array  # (N,) gains of all rows without the batch
-    last: Float64Array  # (N,) gains of all rows with the batch; 0 for its own rows
     rounding: float  # by which F and the sum of b gains may be wrong: they come from float32
+    first: Float64Array  # (N,) gains of all rows without the batch
+    rows: Float32Array  # (N, d)
+    covered: Coverage  # with the batch
+
+    def last(self) -> Float64Array:
+        """Gains of all rows with the batch, (N,), 0 for its own; computed anew, as costly as `first`."""
+        gains = self.covered.gains(self.rows)
+        gains[self.indices] = 0.0
+        return gains
 
     @property
     def bound(self) -> float:
-        """No batch of this size has a larger F: that of the rows without the batch, or of those with it, or 1."""
+        """No batch of this size has a larger F: by the gains without the batch, by those with it, or 1."""
         budget = len(self.indices)
-        reachable = min(self.before + _largest(self.first, budget), self.value + _largest(self.last, budget))
+        reachable = min(self.before + _largest(self.first, budget), self.value + _largest(self.last(), budget))
         return min(reachable + self.rounding, 1.0)
 
 
@@ -187,25 +194,24 @@ def herd(
 ) -> Herd:  # fmt: skip
     """Pick the row with the largest gain, less what it adds to the imbalance, again and again; ties by index.
 
-    `coverage` and `imbalance` are changed; `first` are the gains at the start, where they are known.
+    `coverage`, which is kept for the bound, and `imbalance` are changed; `first` are the gains at the start, if known.
 
     >>> rows = unit_rows(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))  # the first two are copies
     >>> herd(Coverage.of(rows, np.full(3, 1 / 3), rows[:0], width=1.0), rows, 2).indices.tolist()
     [0, 2]
     """
     before = coverage.value
-    race = _Race(coverage, rows, imbalance, coverage.gains(rows) if first is None else first.copy())
-    first = race.gains.copy()
     picks, raised = np.empty(budget, dtype=np.int64), np.empty(budget)
-    for turn in range(budget):
-        picks[turn] = best = race.best(turn)
-        raised[turn] = race.gains[best]
-        race.take(best)
-    last = np.zeros(len(rows))
-    left = np.setdiff1d(np.arange(len(rows)), picks)
-    last[left] = coverage.gains(rows[left])
+    with one_blas_thread():
+        first = coverage.gains(rows) if first is None else first
+        race = _Race(coverage, rows, imbalance, first.copy())
+        for turn in range(budget):
+            picks[turn] = best = race.best(turn)
+            raised[turn] = race.gains[best]
+            race.take(best)
     terms = budget * before + _largest(first, budget) + coverage.value
-    return Herd(picks, raised, before, coverage.value, first, last, UNIT * (1 + 1 / coverage.width) * terms)
+    rounding = UNIT * (1 + 1 / coverage.width) * terms
+    return Herd(picks, raised, before, coverage.value, rounding, first, rows, coverage)
 
 
 class _Race:

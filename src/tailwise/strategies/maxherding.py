@@ -122,7 +122,7 @@ def balanced_bound(task: Task, found: Herd, lam: float) -> float:
     """
     effort = quick_effort(task.time_limit)
     bounds = [lam * unavoidable_l1(task.program(task.rows.hold(-found.first))) - 1.0]
-    for reached, gains in ((found.before, found.first), (found.value, found.last)):
+    for reached, gains in ((found.before, found.first), (found.value, found.last())):
         program = task.program(task.rows.hold(0.0 - gains), lam)
         bounds.append(lower_bound(program, effort, seed=task.seed) - reached - found.rounding)
     return max(bounds)
