@@ -44,6 +44,7 @@ class Setup:
     cells: tuple[CellKey, ...]
     long_cells: tuple[CellKey, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)  # strategies that do not run, and why
+    parts: Mapping[Method, str] = field(default_factory=dict)  # variants of one strategy, in words
 
 
 class Analysis:
@@ -53,7 +54,7 @@ class Analysis:
         self.trials, self.setup, self.default = by_trial(scores), setup, setup.default
         self.cells = [cell for cell in setup.cells if trials_in(self.trials, RANDOM, cell)]
         self.long_cells = [cell for cell in setup.long_cells if trials_in(self.trials, RANDOM, cell)]
-        ran = [one for one in self.trials if one not in (FIRST_SET, RANDOM_LONG)]
+        ran = [one for one in self.trials if one not in (FIRST_SET, RANDOM_LONG) and one == one.whole]
         gains = {one: self.gain(one).mean for one in ran}
         self.methods = sorted(ran, key=lambda one: -math.inf if math.isnan(gains[one]) else gains[one], reverse=True)
         wanted = dict.fromkeys((self.default, RANDOM, *setup.rivals))
@@ -116,11 +117,9 @@ class Analysis:
 def name_of(method: Method) -> str:
     """As people write it: "Entropy-CB"; other settings behind it.
 
-    >>> name_of(Method("entropy", "auto")), name_of(Method("kcenter")), name_of(Method("kcenter", "0.3"))
-    ('Entropy-CB', 'KCenter', 'KCenter-CB (0.3)')
+    >>> name_of(Method("entropy", "auto")), name_of(Method("kcenter")), name_of(Method("kcenter", "0.3 parts=4"))
+    ('Entropy-CB', 'KCenter', 'KCenter-CB (0.3 parts=4)')
     """
-    shown = strategy_shown(method.strategy)
-    if not method.settings:
-        return shown
-    balanced = shown if method.strategy in BASE_OF else f"{shown}-CB"
-    return balanced if method.settings == "auto" else f"{balanced} ({method.settings})"
+    behind = "" if method.balance == "0" or method.strategy in BASE_OF else "-CB"
+    others = method.settings.removeprefix("auto").strip()
+    return strategy_shown(method.strategy) + behind + (f" ({others})" if others else "")

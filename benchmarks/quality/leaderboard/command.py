@@ -14,6 +14,7 @@ from benchmarks.quality.leaderboard.study import (
     BOARDS,
     LEFT_OUT,
     LONG_TAILS,
+    PARTS,
     RIVALS,
     SOURCES,
     Board,
@@ -93,10 +94,10 @@ def whole_trials(scores: Iterable[Score], studies: Sequence[Board]) -> frozenset
 
 def setup_of(studies: Sequence[Board]) -> Setup:
     """What the page shows of some studies."""
-    cells = [cell.key for study in studies for cell in study.cells]
+    cells = dict.fromkeys(cell.key for study in studies for cell in study.cells)
     return Setup(
         default_method(), tuple(Method(name) for name in RIVALS if name != "random"),
         {source.name: source.shown for source in (*SOURCES, *LONG_TAILS)},
         tuple(cell for cell in cells if cell[1] != "long"), tuple(cell for cell in cells if cell[1] == "long"),
-        {name: why for name, why in LEFT_OUT.items() if name in STRATEGIES},
+        {name: why for name, why in LEFT_OUT.items() if name in STRATEGIES}, PARTS,
     )  # fmt: skip

@@ -30,7 +30,7 @@ ENOUGH_SEEDS = 8
 CURVES = ("cifar.01", "tiny100", "gtsrb", "flowers")  # drawn where they ran
 HOW_TO_READ = Path(__file__).with_name("how_to_read.md")
 COMMAND = """```sh
-make bench-quality DATA=folder ARGS="--only leaderboard --only leaderboard-longtail"
+make bench-quality DATA=folder ARGS="--only leaderboard --only leaderboard-longtail --only leaderboard-parts"
 ```"""
 
 
@@ -48,7 +48,7 @@ def write_page(scores: Sequence[Score], setup: Setup, folder: Path) -> Path:
 def page_text(analysis: Analysis) -> str:
     """The page in Markdown."""
     parts = [_opening(analysis), COMMAND, *_short(analysis), *_losses(analysis), *_rivals(analysis)]
-    parts += [*_methods(analysis), *_by_cell(analysis), *_balance(analysis), *_long(analysis)]
+    parts += [*_methods(analysis), *_by_cell(analysis), *_balance(analysis), *_parts(analysis), *_long(analysis)]
     names = ", ".join(f"*{short}* {name}" for short, name in analysis.setup.pools.items())
     how = HOW_TO_READ.read_text(encoding="utf-8").strip().replace("POOLS", names)
     return "\n\n".join([*parts, how]) + "\n"
@@ -91,8 +91,8 @@ def _opening(analysis: Analysis) -> str:
     pools = len({pool for pool, _ in analysis.cells})
     return (
         "# Leaderboard: which strategy learns fastest from a long tail?\n\n"
-        f"{len(analysis.methods)} methods on {pools} pools, with few labels and with more: {count:,} trials, "
-        f"{min(ran)} to {max(ran)} seeds for each method and cell.{gaps} The default of Tailwise is "
+        f"{len(analysis.methods)} methods on {pools} pool{'s' if pools != 1 else ''}, with few labels and with more: "
+        f"{count:,} trials, {min(ran)} to {max(ran)} seeds for each method and cell.{gaps} The default of Tailwise is "
         f"**{name_of(analysis.default)}**. All of this page is written by a command from [results.csv](results.csv); "
         f"[definitions](#how-to-read-this-page) are at the end.{f' Not run: {left_out}.' if left_out else ''}"
     )
@@ -198,6 +198,15 @@ def _balance(analysis: Analysis) -> Iterator[str]:
             'Each strategy with `balance="auto"` minus the same without, in points, in the mean over cells. Bold: two '
             "standard errors or more from zero."
         )
+        yield table
+
+
+def _parts(analysis: Analysis) -> Iterator[str]:
+    table = tables.parts_table(analysis)
+    if table:
+        yield "## What each part contributes"
+        name = name_of(next(one for one in analysis.setup.parts if one in analysis.trials).whole)
+        yield f"{name} minus the same with a part changed, in points, in the mean over cells: what the part adds."
         yield table
 
 

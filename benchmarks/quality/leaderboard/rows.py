@@ -25,10 +25,31 @@ Key: TypeAlias = tuple[str, str, str, str, int]  # pool, regime, strategy, setti
 
 @dataclass(frozen=True, slots=True, order=True)
 class Method:
-    """A strategy, without balance or with the balance that `settings` names."""
+    """A strategy with the balance and the settings that `settings` names, such as "auto near=5, cold=0".
+
+    >>> Method("boundary", "auto near=5, cold=0").balance, Method("boundary", "auto near=5, cold=0").own_settings
+    ('auto', {'near': 5, 'cold': 0})
+    """
 
     strategy: str
     settings: str = ""
+
+    @property
+    def balance(self) -> str:
+        """The balance as text; "0" where there is none."""
+        first = self.settings.split(" ")[0]
+        return "0" if not first or "=" in first else first
+
+    @property
+    def own_settings(self) -> dict[str, float | str]:
+        """Settings of the strategy that are not its defaults."""
+        words = self.settings.replace(",", " ").split()
+        return {name: _value(text) for name, is_one, text in (word.partition("=") for word in words) if is_one}
+
+    @property
+    def whole(self) -> Method:
+        """The same with the strategy's default settings."""
+        return Method(self.strategy, "" if self.balance == "0" else self.balance)
 
 
 RANDOM, RANDOM_LONG, FIRST_SET = Method("random"), Method("random", LONG), Method(START)
@@ -74,7 +95,7 @@ def scores_of(rows: Iterable[Row], pool: str, regime: str, settings: str | None 
     """The rows of one trial, from round 0; `step` is how many rounds of the study one of its cycles is."""
     found, before = [], math.nan
     for row in rows:
-        text = settings_text(row) if settings is None else settings
+        text = settings_text(row.balance, row.settings) if settings is None else settings
         found.append(
             Score(
                 pool, regime, row.strategy, text, row.seed, step * row.cycle, row.labelled, row.balanced_accuracy,
@@ -85,9 +106,16 @@ def scores_of(rows: Iterable[Row], pool: str, regime: str, settings: str | None 
     return found
 
 
-def settings_text(row: Row) -> str:
-    """Balance and settings of a strategy; empty where it runs without balance and with its defaults."""
-    return " ".join(word for word in ("" if row.balance == "0" else row.balance, row.settings) if word)
+def settings_text(balance: str, settings: str) -> str:
+    """The settings of a `Method`; empty where it runs without balance and with its defaults."""
+    return " ".join(word for word in ("" if balance == "0" else balance, settings) if word)
+
+
+def _value(text: str) -> float | str:
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return text
 
 
 def tail_recall(row: Row) -> float:

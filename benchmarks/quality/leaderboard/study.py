@@ -14,7 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.quality.leaderboard.rows import LONG, RANDOM, START, CellKey, Key, Method, Score, scores_of
+from benchmarks.quality.leaderboard.rows import (
+    LONG,
+    RANDOM,
+    START,
+    CellKey,
+    Key,
+    Method,
+    Score,
+    scores_of,
+    settings_text,
+)
 from tailwise.bench.config import Experiment
 from tailwise.bench.pool_record import PoolRecord, identify
 from tailwise.bench.runner import Task, Watcher, on_processes, recorded_trials, run_experiment
@@ -22,7 +32,8 @@ from tailwise.bench.store import Store, is_whole
 from tailwise.bench.trials import Trial, balance_name
 from tailwise.campaign.state import Settings
 from tailwise.cli.bench_show import Lines
-from tailwise.errors import BadInput
+from tailwise.errors import BadInput, UnknownName
+from tailwise.solve.path import parse_balance
 from tailwise.strategies import STRATEGIES, make
 
 LONG_ROUNDS = 6  # of the random trials that go on to many more labels
@@ -131,8 +142,8 @@ def _runs(method: Method) -> bool:
     if method.strategy in ONLY_BALANCED and not method.settings:
         return False
     try:
-        make(method.strategy, balance=method.settings or 0.0)
-    except BadInput:
+        make(method.strategy, balance=parse_balance(method.balance), **method.own_settings)
+    except (BadInput, UnknownName):
         return False
     return True
 
@@ -145,16 +156,29 @@ def nearest_rivals(methods: Sequence[Method]) -> tuple[Method, ...]:
 
 RIVALS = ("random", "margin", "typiclust", "base", "badge")
 BLOCKS = ((0, 1), (2, 3, 4), (5, 6, 7, 8, 9))
-BOARDS = ("leaderboard", "leaderboard-longtail")
+BOARDS = ("leaderboard", "leaderboard-longtail", "leaderboard-parts")
+PARTS = {  # of the boundary strategy: what is left of it without one of them
+    Method("boundary", "auto cold=0"): "without covering the pool first",
+    Method("boundary", "auto cold=1000000"): "covering the pool all the time",
+    Method("boundary", "auto near=1"): "the images nearest to the borders, whatever they cover",
+    Method("boundary"): "without quotas",
+}
 
 
 def board(name: str, methods: Sequence[Method] | None = None) -> Board:
-    """A study by its name: "leaderboard", or the long-tail protocol of dal-toolbox as "leaderboard-longtail"."""
+    """A study by its name.
+
+    "leaderboard" is every method; "leaderboard-longtail" the long-tail protocol of dal-toolbox for the nearest rivals;
+    "leaderboard-parts" the boundary strategy without each of its parts.
+    """
     chosen = tuple(registered_methods() if methods is None else methods)
     if name == "leaderboard-longtail":
         cells = tuple(Cell(source, "long", 100, 100, 20) for source in LONG_TAILS)
         return Board(name, cells, chosen if methods else nearest_rivals(chosen), BLOCKS)
     cells = tuple(regime(source) for source in SOURCES for regime in (few, more))
+    if name == "leaderboard-parts":
+        parts = tuple(one for one in PARTS if _runs(one) and one.strategy in {method.strategy for method in chosen})
+        return Board(name, cells, parts, BLOCKS)
     return Board(name, cells, chosen, BLOCKS, nearest_rivals(chosen), tuple(range(10, 20)))
 
 
@@ -169,9 +193,7 @@ def experiment(
     cell: Cell, data: Path, methods: Iterable[Method], seeds: Sequence[int], *, batches: int = 1
 ) -> Experiment:
     """The trials of a cell; with `batches` above 1 those that go on to many more labels, so many batches at a time."""
-    source, by_strategy = cell.source, dict[str, list[float | str]]()
-    for method in methods:
-        by_strategy.setdefault(method.strategy, []).append(method.settings or 0.0)
+    source = cell.source
     features = {"name": "features", "path": str(data / source.file), "settings": {"classes": source.classes}}
     return Experiment.model_validate({
         "name": f"leaderboard-{source.name}-{cell.regime}".replace(".", "-"),
@@ -182,7 +204,9 @@ def experiment(
         "cycles": cell.rounds if batches == 1 else LONG_ROUNDS,
         "seeds": list(seeds),
         "lam": "every",  # as in a campaign
-        "strategies": [{"name": name, "balance": balances} for name, balances in by_strategy.items()],
+        "strategies": [
+            {"name": one.strategy, "balance": [one.balance], "settings": one.own_settings} for one in methods
+        ],
     })  # fmt: skip
 
 
@@ -221,8 +245,8 @@ class Plan:
 
     def key(self, trial: Trial) -> Key:
         """The trial as scores name it."""
-        balance = "" if balance_name(trial.balance) == "0" else balance_name(trial.balance)
-        return *self.cell.key, trial.part.name, balance if self.settings is None else self.settings, trial.seed
+        settings = settings_text(balance_name(trial.balance), trial.settings)
+        return *self.cell.key, trial.part.name, settings if self.settings is None else self.settings, trial.seed
 
     def scores(self, store: Store, trial: Trial) -> list[Score]:
         """Those of a trial, if it is whole."""
@@ -236,7 +260,7 @@ def run_board(study: Board, runs: Runs, minutes: float | None = None) -> dict[st
     """Run what is missing; gives the reasons of the trials that failed. After `minutes` no further cell is begun."""
     started, failed = time.monotonic(), dict[str, str]()
     for seeds, methods in study.parts():
-        for cell in study.cells:
+        for cell in study.cells if methods else ():
             if minutes is not None and time.monotonic() - started > 60 * minutes:
                 return failed
             record = None
@@ -278,7 +302,7 @@ def collect_scores(study: Board, runs: Runs) -> list[Score]:
     for cell in study.cells:
         store = runs.store(cell)
         starts: dict[int, Score] = {}
-        for seeds, methods in study.parts():
+        for seeds, methods in study.parts() if study.methods else ():
             for plan in runs.plans(cell, methods, seeds):
                 for trial in recorded_trials(plan.experiment, store):
                     scores = plan.scores(store, trial)
@@ -289,7 +313,7 @@ def collect_scores(study: Board, runs: Runs) -> list[Score]:
 
 
 def merged(older: Iterable[Score], newer: Iterable[Score]) -> list[Score]:
-    """All scores; where both have a trial the newer ones count."""
-    newer = list(newer)
-    done = {one.trial for one in newer}
-    return [*(one for one in older if one.trial not in done), *newer]
+    """All scores, each once; where both have a trial the newer ones count."""
+    kept = {(one.trial, one.round): one for one in newer}
+    done = {trial for trial, _ in kept}
+    return [*(one for one in older if one.trial not in done), *kept.values()]

@@ -130,6 +130,19 @@ def balance_table(analysis: Analysis) -> str:
     return _table(header, lines, 1) if lines else ""
 
 
+def parts_table(analysis: Analysis) -> str:
+    """A strategy minus its variants: what each part adds; empty where no variant ran."""
+    lines = []
+    for part, words in analysis.setup.parts.items():
+        whole = Method(part.strategy, "auto")
+        if part in analysis.trials and whole in analysis.trials:
+            found = [overall(analysis.trials, whole, part, analysis.cells, one) for one in (ADJUSTED, PLAIN, TAIL)]
+            cells = [(_strong(one), Cell(number(100 * one.worst, 1, sign=True))) for one in found]
+            lines.append([Cell(words), *(cell for pair in cells for cell in pair)])
+    header = ("compared with", "adjusted", "worst cell", "plain", "worst cell", "tail half", "worst cell")
+    return _table(header, lines, 1) if lines else ""
+
+
 def points(found: Difference | Overall, scale: float = 100) -> str:
     """A difference in points, with its standard error."""
     return with_spread(scale * found.mean, scale * found.error, 1, sign=True)

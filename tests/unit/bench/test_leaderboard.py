@@ -198,6 +198,24 @@ def test_a_clear_loss_is_listed(tmp_path: Path) -> None:
     assert "significantly worse in 2" in text
 
 
+def test_a_variant_of_a_strategy_runs_and_shows_what_its_part_adds(
+    scores: list[Score], runs: Runs, tmp_path: Path
+) -> None:
+    variant = Method("entropy", "auto gap=0.05, shards=1")
+    study = replace(STUDY, methods=(variant,))
+    own = replace(runs, folder=tmp_path / "runs")
+    assert run_board(study, own) == {}
+    found = collect_scores(study, own)
+    assert {one.method for one in found} == {variant, FIRST_SET}
+    setup = replace(SETUP, parts={variant: "a wide gap", Method("entropy"): "never ran"})
+    text = write_page(merged(scores, found), setup, tmp_path / "page").read_text(encoding="utf-8")
+    parts = text.split("## What each part contributes")[1].split("\n## ")[0]
+    assert "| a wide gap | " in parts
+    assert "never ran" not in parts
+    assert "wide gap" not in text.replace(parts, "")
+    assert "3 methods on 1 pool, with" in text
+
+
 def test_the_study_has_every_strategy_with_and_without_balance_where_it_has_one() -> None:
     methods = registered_methods()
     assert {one.strategy for one in methods} == set(STRATEGIES) - set(LEFT_OUT)
