@@ -13,11 +13,12 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import errors, score, strategies
     from .api import Campaign
+    from .balance.calibration import calibrate
     from .balance.target import Target
     from .solve.top_k import TopK
     from .strategies.path import balance_path
     from .strategies.select import select
-    from .types import Predictions, Selection
+    from .types import Predictions, Selection, Trust
 
 __all__ = [
     "Campaign",
@@ -25,8 +26,10 @@ __all__ = [
     "Selection",
     "Target",
     "TopK",
+    "Trust",
     "__version__",
     "balance_path",
+    "calibrate",
     "errors",
     "score",
     "select",
@@ -39,7 +42,9 @@ _HOME = {
     "Selection": "types",
     "Target": "balance.target",
     "TopK": "solve.top_k",
+    "Trust": "types",
     "balance_path": "strategies.path",
+    "calibrate": "balance.calibration",
     "select": "strategies.select",
 }
 _ROOMS = frozenset({"errors", "score", "strategies"})

@@ -18,6 +18,8 @@
     ├── WorkersLost (RuntimeError)       worker processes that are killed, or cannot start, again and again
     └── SolverFailed (RuntimeError)      HiGHS ended in a state that cannot be used, or a bound is wrong
 
+    CalibrationWarning (UserWarning)     not an error: confidence and accuracy on labelled images disagree
+
 Each message says what was asked, what is true and what to do.
 """
 
@@ -99,3 +101,7 @@ class WorkersLost(TailwiseError, RuntimeError):
 
 class SolverFailed(TailwiseError, RuntimeError):
     """HiGHS ended in a state that cannot be used, or a lower bound is above the objective of a batch."""
+
+
+class CalibrationWarning(UserWarning):
+    """Confidence and accuracy on labelled images disagree, so expected counts cannot be trusted."""

@@ -134,13 +134,33 @@ def softmax_rows(values: object, name: str) -> NDArray[Any]:
     return array
 
 
-def class_labels(values: object, name: str, size: int, classes: int) -> IntArray:
-    """The class of each row, (size,), from 0 to `classes` − 1."""
+def class_labels(
+    values: object, name: str, size: int, classes: int, names: tuple[Hashable, ...] | None = None
+) -> IntArray:
+    """The class of each row, (size,), from 0 to `classes` − 1; with `names`, by these too.
+
+    >>> class_labels(["owl", "kite"], "labels", 2, 2, ("kite", "owl")).tolist()
+    [1, 0]
+    """
+    if names is not None:
+        values = _numbered(values, name, names)
     array = real_array(values, name)
     if array.shape != (size,) or (array.dtype.kind not in "iu" and size):
         raise BadInput(f"{name} must be {size} whole numbers, but is {array.dtype} of shape {array.shape}")
     _check_entries(array, (array >= 0) & (array < classes), f"{name} must be classes from 0 to {classes - 1}")
     return array.astype(np.int64, copy=False)
+
+
+def _numbered(values: object, name: str, names: tuple[Hashable, ...]) -> object:
+    """Class names as class numbers; anything that is not a list of names is left as it is."""
+    places = {one: number for number, one in enumerate(names)}
+    given = listed(values.tolist() if hasattr(values, "tolist") else values, name, "a list of classes")
+    if not all(isinstance(one, Hashable) and one in places for one in given):
+        unknown = next((one for one in given if isinstance(one, str) and one not in places), None)
+        if unknown is not None:
+            raise BadInput(f"{name} names class {shown(unknown)}, but {_known(names, len(names))}")
+        return values
+    return np.array([places[one] for one in given], dtype=np.int64)
 
 
 def is_bfloat16(values: object) -> bool:

@@ -100,6 +100,42 @@ class Shortfall:
         return f"class {self.cls} can reach at most {self.reachable:.1f} of the {self.wanted:.1f} wanted"
 
 
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How well probabilities did on labelled images, and so how far expected counts can be trusted.
+
+    Attributes
+    ----------
+    labels: how many labelled images were asked about; the model must not have learnt from them.
+    accuracy: the share of them whose most probable class is right.
+    confidence: the mean of their largest probabilities.
+    calibration_error: mean distance between the two over bins of confidence (`expected_calibration_error`).
+    picks: size of the batch.
+    misplaced: about how many picks are of other classes than counted: an estimate of Σ|true − expected| / 2
+        (docs/select.md says from what).
+    advice: what to do where confidence and accuracy disagree; else empty.
+    """
+
+    labels: int
+    accuracy: float = np.nan
+    confidence: float = np.nan
+    calibration_error: float = np.nan
+    picks: int = 0
+    misplaced: float = np.nan
+    advice: str = ""
+
+    def __str__(self) -> str:
+        if not self.labels:
+            return "No label could be held out, so nothing is known of how far the counts can be trusted."
+        text = (
+            f"On {self.labels:,} held-out {'label' if self.labels == 1 else 'labels'} the model was right "
+            f"{self.accuracy:.0%} of the time and said {self.confidence:.0%}"
+        )
+        if self.picks:
+            text += f": about {self.misplaced:.0f} of {self.picks:,} picks will be of other classes than counted"
+        return f"{text}. {self.advice}".rstrip()
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Selection:
     """A batch to label next, with its certificate.
@@ -117,11 +153,15 @@ class Selection:
     target: (C,) Ω; where the target is a range, its low end.
     target_high: (C,) the high end; equal to `target` where the target is a point.
     expected_counts: (C,) Pᵀz.
+    counts_std: (C,) the standard deviation of the counts, sqrt(Σ p·(1 − p)) over the picks: if the probabilities are
+        right and the picks are independent, true counts scatter around the expected ones by so much.
     informativeness: the sum of the scores of the picks.
     l1: the distance of the expected counts from the target.
     seconds: wall time.
     unreachable: classes whose target no batch of this size can reach in expected counts; empty if `balance` was 0.
     method: the score or strategy that made it.
+    trust: how well the probabilities did on labelled images, and so how far the counts can be trusted; None where no
+        labels were there to check them.
     """
 
     indices: IntArray
@@ -133,12 +173,14 @@ class Selection:
     target: Float64Array
     target_high: Float64Array
     expected_counts: Float64Array
+    counts_std: Float64Array
     informativeness: float
     l1: float
     seconds: float
     unreachable: tuple[Shortfall, ...] = ()
     method: str = ""
     hidden: float = 0.0
+    trust: Trust | None = None
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -151,10 +193,13 @@ class Selection:
             f"  objective {self.objective:.6g}   bound {self.bound:.6g}   "
             f"informativeness {self.informativeness:.6g}   l1 {self.l1:.4g}",
             f"  expected {_brief(self.expected_counts)}",
+            f"  ±        {_brief(self.counts_std)}",
             f"  target   {_brief(self.target)}",
         ]
         if (self.target_high > self.target).any():
             lines.append(f"  up to    {_brief(self.target_high)}")
+        if self.trust is not None:
+            lines.append(f"  {self.trust}")
         lines += [f"  {shortfall}" for shortfall in self.unreachable[:5]]
         if len(self.unreachable) > 5:
             lines.append(f"  … and {len(self.unreachable) - 5} more classes out of reach")
@@ -202,6 +247,8 @@ def _plain(value: object) -> object:
         return [_plain(item) for item in value.tolist()]
     if isinstance(value, Shortfall):
         return {"class": value.cls, "wanted": value.wanted, "reachable": value.reachable}
+    if isinstance(value, Trust):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)} | {"text": str(value)}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):

@@ -23,6 +23,8 @@ BINS = 15
 MOST_BINS = 1_000_000
 MOST_STEPS = 1_000
 CHANGE = 1e-6
+MOST_UNSEEN = 0.5
+GRID = 33  # temperatures from 0.1 to 10 at which a loss with two parts is looked at first
 
 Number = TypeVar("Number", bound=np.floating[Any])
 
@@ -43,30 +45,43 @@ class PriorFit:
     converged: bool
 
 
-def with_temperature(proba: NDArray[Number], temperature: float) -> NDArray[Number]:
+def with_temperature(
+    proba: NDArray[Number], temperature: float, shares: ArrayLike | None = None
+) -> NDArray[Number]:  # fmt: skip
     """p^(1/T), with rows that sum to 1 again: T > 1 makes a model less sure. Any shape (…, C).
+
+    With the class `shares` s that the model learnt under, s·(p/s)^(1/T): what the image says becomes stronger or
+    weaker, and what was known before it stays. Otherwise a T below 1 takes images from rare classes and gives them to
+    frequent ones. A share of 0 counts as the smallest above 0.
 
     >>> with_temperature(np.array([[0.8, 0.2]]), 2.0).round(3).tolist()
     [[0.667, 0.333]]
+    >>> with_temperature(np.array([[0.8, 0.2]]), 2.0, shares=[4, 1]).round(3).tolist()
+    [[0.8, 0.2]]
     """
     if real_number(temperature, "temperature", "a number above 0") == 0:
         raise BadInput(f"temperature is {temperature}; it must be a number above 0")
     proba = softmax_rows(proba, "proba")
+    known = _positive_shares(proba, shares)  # (C,)
     flat = proba.reshape(-1, proba.shape[-1])
     result = np.empty_like(flat)
     for where in _blocks(flat):
-        rows = flat[where].astype(np.float64)
+        rows = flat[where].astype(np.float64) / known
         # Divided by the largest first: a small temperature must not turn a whole row into zeros.
-        rows = (rows / np.maximum(rows.max(axis=1, keepdims=True), FLOOR)) ** (1 / temperature)
+        rows = (rows / np.maximum(rows.max(axis=1, keepdims=True), FLOOR)) ** (1 / temperature) * known
         result[where] = rows / rows.sum(axis=1, keepdims=True)
     return result.reshape(proba.shape)
 
 
-def fit_temperature(proba: FloatArray, labels: IntArray, bounds: tuple[float, float] = BOUNDS) -> float:
+def fit_temperature(
+    proba: FloatArray, labels: IntArray, bounds: tuple[float, float] = BOUNDS, *, shares: ArrayLike | None = None,
+    spread: float | None = None,
+) -> float:  # fmt: skip
     """The temperature with the least negative log-likelihood of the labels, between the bounds.
 
-    The loss is convex in 1/T, so there is one minimum. Give probabilities of images that the model has not learnt from.
-    1 where there is no label to learn from.
+    Give probabilities of images that the model has not learnt from. 1 where there is no label to learn from. `shares`
+    are those of `with_temperature`. With a `spread`, log T is expected to lie around 0 with this standard deviation, so
+    that a handful of labels cannot move it far.
 
     >>> proba = np.array([[0.9, 0.1]] * 4)  # says 90 %, and is right in three of four
     >>> f"{fit_temperature(proba, np.array([0, 0, 0, 1])):.3f}"
@@ -77,17 +92,62 @@ def fit_temperature(proba: FloatArray, labels: IntArray, bounds: tuple[float, fl
     proba, labels = _labelled(proba, labels)
     if not len(labels):
         return 1.0
-    logs = np.log(np.maximum(proba.astype(np.float64), FLOOR))
-    logs -= logs[np.arange(len(labels)), labels][:, None]  # (n, C), 0 at the true class
+    low, high = _sharpness(bounds)
+    before = np.log(_positive_shares(proba, shares))[None, :] - np.zeros((len(labels), 1))  # (n, C)
+    logs = np.log(np.maximum(proba.astype(np.float64), FLOOR)) - before
+    for part in (logs, before):
+        part -= part[np.arange(len(labels)), labels][:, None]  # 0 at the true class
+    doubt = 0.0 if spread is None else 1 / (2 * real_number(spread, "spread") ** 2 * len(labels))
 
     def loss(log_sharpness: float) -> float:
-        scaled = np.exp(log_sharpness) * logs
+        scaled = np.exp(log_sharpness) * logs + before
         most = scaled.max(axis=1)
-        return float((most + np.log(np.exp(scaled - most[:, None]).sum(axis=1))).mean())
+        fit = float((most + np.log(np.exp(scaled - most[:, None]).sum(axis=1))).mean())
+        return fit + doubt * log_sharpness**2
 
-    low, high = _sharpness(bounds)
+    if spread is not None:  # each part has one minimum, but the sum may have two: start near the lower one
+        grid = np.linspace(low, high, GRID)
+        at = int(np.argmin([loss(point) for point in grid]))
+        low, high = float(grid[max(at - 1, 0)]), float(grid[min(at + 1, GRID - 1)])
     best = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-7})
     return float(np.exp(-best.x)) if best.fun < loss(0.0) else 1.0
+
+
+def share_with_unseen(proba: NDArray[Number], unseen: ArrayLike, weight: float) -> NDArray[Number]:
+    """Give some of each row's doubt to classes without labels: (1 − r)·p + r·(equal shares of these classes).
+
+    r = weight · (1 − the row's largest probability): an image that the model is sure of stays, one that it cannot place
+    is more likely to be of a class that it does not know. `unseen` is (C,), true for classes without labels. Any shape.
+
+    >>> share_with_unseen(np.array([[0.6, 0.4, 0.0, 0.0]]), [False, False, True, True], 0.5).round(2).tolist()
+    [[0.48, 0.32, 0.1, 0.1]]
+    """
+    proba = softmax_rows(proba, "proba")
+    if real_number(weight, "weight", "a number from 0 to 1", most=1.0) == 0:
+        return proba
+    hidden = per_class(np.asarray(unseen, dtype=np.float64), "unseen", proba.shape[-1]) > 0
+    if hidden.all() or not hidden.any():
+        return proba
+    given = weight * (1 - np.minimum(proba.max(axis=-1, keepdims=True), 1))  # (…, 1)
+    shared = proba * (1 - given)
+    shared[..., hidden] += given / hidden.sum()
+    result: NDArray[Number] = shared.astype(proba.dtype, copy=False)
+    return result
+
+
+def unseen_share(counts: ArrayLike) -> float:
+    """The share of the pool that is of classes without labels, by Good and Turing: (classes seen once + ½) / (n + 1).
+
+    0 where every class has a label; at most ½. Labels should be a random sample; picked ones see more classes once, so
+    the share is rather too large than too small.
+
+    >>> unseen_share([4, 1, 1, 0]), unseen_share([1, 1, 1, 1])
+    (0.35714285714285715, 0.0)
+    """
+    labelled = real_array(counts, "counts")
+    if not len(labelled) or labelled.all():
+        return 0.0
+    return float(min((np.count_nonzero(labelled == 1) + 0.5) / (labelled.sum() + 1), MOST_UNSEEN))
 
 
 def shift_prior(proba: NDArray[Number], trained: ArrayLike, wanted: ArrayLike) -> NDArray[Number]:
@@ -213,6 +273,15 @@ def _expectation(proba: FloatArray, ratio: Float64Array, known: NDArray[np.bool_
         mass += (scale @ rows) * ratio
         likelihood += float(weight[possible] @ np.log(evidence[possible] / weight[possible]))
     return mass, likelihood
+
+
+def _positive_shares(proba: FloatArray, shares: ArrayLike | None) -> Float64Array:
+    """Class shares above 0, (C,); equal ones where none are given."""
+    if shares is None:
+        return np.ones(proba.shape[-1])
+    (known,) = _shares(proba, given=shares)
+    positive: Float64Array = np.maximum(known, known[known > 0].min())
+    return positive
 
 
 def _ratio(trained: Float64Array, wanted: Float64Array) -> tuple[Float64Array, NDArray[np.bool_]]:

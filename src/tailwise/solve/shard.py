@@ -192,9 +192,15 @@ class Shard:
 
     def total(self, indices: IntArray) -> IntArray:
         """Fixed-point sums of rows by ascending number, (2, C)."""
+        return self._summed(indices, lambda block: block)
 
+    def variance(self, indices: IntArray) -> IntArray:
+        """The same of p·(1 − p); p may be a little above 1 where sums of rows are off."""
+        return self._summed(indices, lambda block: np.maximum(block * (1 - block.astype(np.float64)), 0))
+
+    def _summed(self, indices: IntArray, of_block: Callable[[FloatArray], FloatArray]) -> IntArray:
         def work(where: slice) -> IntArray:
-            return fixed_point_sums(widen(np.asarray(self.matrix[indices[where]])))
+            return fixed_point_sums(of_block(widen(np.asarray(self.matrix[indices[where]]))))
 
         none = np.zeros((2, self.matrix.shape[1]), dtype=np.int64)
         return sum(map_blocks(len(indices), self._step, work, self.threads), start=none)

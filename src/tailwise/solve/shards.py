@@ -120,6 +120,11 @@ class Rows:
         """Sum of all rows, (C,): how many images of each class the model expects."""
         return from_fixed_point(self._added(self.ask_all("class_sums")))
 
+    def variance(self, indices: IntArray) -> Float64Array:
+        """Sum of p·(1 − p) over chosen rows, (C,): the variance of class counts if each row is drawn independently."""
+        _, parts = self.ordered(indices)
+        return from_fixed_point(self._added(self.ask("variance", [(cut,) for cut in parts])))
+
     def largest_class(self) -> IntArray:
         """The most probable class of every row, (N,)."""
         return np.concatenate(self.ask_all("largest_class"))

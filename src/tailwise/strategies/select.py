@@ -7,7 +7,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from ..balance.calibration import trust_in
 from ..balance.target import PerClass, Target
+from ..balance.trust import with_trust
 from ..inputs import class_names, in_row_order, per_row
 from ..score.softmax import SCORES, Score
 from ..solve.engines import rows_on
@@ -34,6 +36,8 @@ def select(
     engine: str = "local",
     shards: int | None = None,
     report: Callable[[str], None] | None = None,
+    labelled_proba: object = None,
+    labels: object = None,
 ) -> Selection:
     """Choose the images to label next: informative, class-balanced, with a certificate.
 
@@ -60,6 +64,9 @@ def select(
         "ray=host:port", or the address alone, joins one (docs/scale.md).
     shards: into how many parts the rows are cut; default one per node of the cluster.
     report: called with one line of text after each step of the solver.
+    labelled_proba, labels: (n, C) probabilities of labelled images that the model has not learnt from, and their
+        classes (n,). They say how far the expected counts can be trusted (`Selection.trust`); where confidence and
+        accuracy disagree by more than 10 points, a `CalibrationWarning` says what to do.
 
     Examples
     --------
@@ -69,12 +76,18 @@ def select(
     >>> batch.indices.tolist(), batch.status
     ([2, 1], 'optimal')
     """
-    with rows_on(open_proba(proba), engine, shards) as rows:
+    matrix = open_proba(proba)
+    checked = trust_in(labelled_proba, labels, matrix.shape[1], class_names(proba))
+    with rows_on(matrix, engine, shards) as rows:
         task, costs, scale = scored_task(
             rows, budget, in_row_order(score, proba, "score"), counts=counts, target=target, gap=gap,
             time_limit=time_limit, seed=seed, report=report, names=class_names(proba),
         )  # fmt: skip
-        return by_cost(task, costs, balance, scale=scale, method=score if isinstance(score, str) else "scores")
+        batch = by_cost(task, costs, balance, scale=scale, method=score if isinstance(score, str) else "scores")
+    if checked is None:
+        return batch
+    trust, held_out = checked
+    return with_trust(batch, trust, held_out if counts is None else task.counts)
 
 
 def scored_task(

@@ -59,6 +59,7 @@ class Task:
             indices=indices, objective=value, bound=bound, hidden=hidden,
             gap=gap, status=status, lam=lam,
             target=self.ranges.low, target_high=self.ranges.high, expected_counts=expected,
+            counts_std=np.sqrt(self.rows.variance(indices)),
             informativeness=informativeness, l1=l1, seconds=time.perf_counter() - self.started,
             unreachable=unreachable, method=method,
         )  # fmt: skip
