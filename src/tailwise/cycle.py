@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .balance.calibrate import shift_prior
+from .balance.trust import with_trust
 from .errors import BadInput
 from .learn.base import Learner, Model
 from .learn.calibrated import Calibration, fit_calibrated
@@ -26,7 +27,7 @@ from .types import BoolArray, Float64Array, FloatArray, Oracle, Predictions, Pro
 class Asking:
     """How the model is asked."""
 
-    calibration: str = "none"
+    calibration: str = "temperature"
     folds: int = 5
     passes: int = 10
     vaal: VaalSettings | None = None
@@ -97,6 +98,8 @@ def choose(
     selection = strategy.select(
         calibrated, budget, counts=labelled.counts(), seed=seed, report=lambda line: report(0.0, line), **reading
     )
+    if calibration.trust is not None:
+        selection = with_trust(selection, calibration.trust, labelled.counts())
     seconds = Seconds(fitted - started, predicted - fitted, time.perf_counter() - predicted)
     return Choice(selection, calibration, class_shares(labelled, np.asarray(predictions.proba)), seconds)
 

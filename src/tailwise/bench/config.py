@@ -71,9 +71,9 @@ class LearnerPart(Part):
 
 
 class CalibrationPart(Part):
-    """How probabilities are mended before the batch is balanced by them."""
+    """How probabilities are corrected before the batch is balanced by them; the paper's presets say "none"."""
 
-    kind: Literal["none", "temperature", "prior", "both"] = "none"
+    kind: Literal["none", "temperature", "prior", "both"] = "temperature"
     folds: int = Field(default=5, ge=2)
 
 

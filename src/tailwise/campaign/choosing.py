@@ -370,7 +370,8 @@ def _proposal(
     selection, cold = chosen.selection, chosen.cold_start
     counted = None if cold else tuple(float(count) for count in selection.expected_counts)
     wanted = None if cold else tuple(float(count) for count in selection.target)
-    notes = (*chosen.notes, *_last_ones(asked), *_notes(labelled, embedding, pending))
+    trust = [] if selection.trust is None else [str(selection.trust)]
+    notes = (*chosen.notes, *trust, *_last_ones(asked), *_notes(labelled, embedding, pending))
     made = Proposal(
         None, chosen.picks, asked.budget, chosen.strategy, chosen.balance, asked.seed, cold, labelled.class_ids,
         counted, wanted, selection.lam, selection.gap if np.isfinite(selection.gap) else None, selection.status,
@@ -415,6 +416,8 @@ def _why(made: Proposal, selection: Selection, labelled: Labelled) -> dict[str, 
     return kept | {
         "expected_counts": None if made.expected_counts is None else list(made.expected_counts),
         "target": None if made.target is None else list(made.target),
+        "counts_std": None if made.cold_start else plain["counts_std"],
+        "trust": plain["trust"],
         "class_ids": list(made.class_ids),
         "unreachable": [
             {"class_id": number, "wanted": wanted, "reachable": reachable}

@@ -212,8 +212,17 @@ def checksum_of(folder: Path) -> str:
 
 
 def _calibration_facts(calibration: Calibration) -> dict[str, Any]:
-    return {"kind": calibration.kind, "temperature": calibration.temperature}
+    trained = None if calibration.trained is None else calibration.trained.tolist()
+    return {
+        "kind": calibration.kind, "temperature": calibration.temperature, "trained": trained,
+        "unseen": calibration.unseen,
+    }  # fmt: skip
 
 
 def _read_calibration(facts: Mapping[str, Any]) -> Calibration:
-    return Calibration(str(facts.get("kind", "none")), float(facts.get("temperature", 1.0)))
+    """What the ledger keeps; earlier versions kept kind and temperature alone."""
+    trained = facts.get("trained")
+    return Calibration(
+        str(facts.get("kind", "none")), float(facts.get("temperature", 1.0)),
+        None if trained is None else np.asarray(trained, dtype=np.float64), unseen=float(facts.get("unseen", 0.0)),
+    )  # fmt: skip

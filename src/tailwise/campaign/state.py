@@ -27,7 +27,7 @@ class Settings:
     name: str = ""  # the folder's name where it is empty
     backbone: str = "auto"  # how images become features
     learner: str = "linear"
-    calibration: str = "none"  # or "temperature"
+    calibration: str = "temperature"  # or "none"
     strategy: str = "entropy"
     balance: str = "auto"
     budget: int = 100  # images of a round

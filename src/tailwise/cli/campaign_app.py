@@ -66,7 +66,7 @@ def next_(
         str | None, typer.Option(help="λ as a number, auto, none, or a wish such as 'within 5%'; default auto.")
     ] = None,
     calibration: Annotated[
-        str | None, typer.Option(metavar="KIND", help="Of the probabilities that are balanced: none or temperature.")
+        str | None, typer.Option(metavar="KIND", help="Of the model's probabilities: temperature (default) or none.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Equal labels and seeds, equal rounds; default the number of the round.")

@@ -1,18 +1,20 @@
 """Calibration of a learner: a labelled set in, a `Calibration` out, which makes the softmax of a pool fit to count on.
 
-The temperature is fitted on images that the model has not learnt from: stratified folds of the labelled set.
+The temperature is fitted on images that the model has not learnt from: stratified folds of the labelled set. Three
+things make that work with two labels per class: the temperature leaves class shares alone, a fold's probabilities
+are shifted from its own class shares to those of the whole set, and log T is drawn towards 0 where labels are few.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..balance.calibrate import estimate_prior, fit_temperature, shift_prior, with_temperature
+from ..balance.calibrate import fit_temperature, shift_prior
+from ..balance.calibration import USUAL_SPREAD, Calibration, unseen_weight
+from ..balance.trust import measure_trust
 from ..errors import BadInput
 from ..pool.images import Inputs, Subset
 from ..types import Float64Array, FloatArray, IntArray, Progress, unheard
@@ -21,43 +23,7 @@ from .base import Learner, check_labels
 KINDS = ("none", "temperature", "prior", "both")
 FOLDS = 5
 
-Number = TypeVar("Number", bound=np.floating[Any])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
-    """What to do to the softmax of a pool before its expected counts are balanced.
-
-    The softmax itself stays: a score may use it as it is, or calibrated.
-
-    Attributes
-    ----------
-    kind: "none", "temperature", "prior" or "both".
-    temperature: 1 where it is not fitted.
-    trained: (C,) class shares that the model learnt under; None where the prior is not corrected.
-    prior: (C,) class shares of the pool; None: they are estimated from whatever `apply` is given.
-    """
-
-    kind: str = "none"
-    temperature: float = 1.0
-    trained: Float64Array | None = None
-    prior: Float64Array | None = None
-
-    def apply(self, pool_proba: NDArray[Number]) -> NDArray[Number]:
-        """The softmax of a pool (N, C), calibrated, dtype kept; with `prior` set, dropout passes (T, N, C) too."""
-        if self.kind == "none":
-            return pool_proba
-        tempered = with_temperature(pool_proba, self.temperature) if self.temperature != 1 else pool_proba
-        if self.trained is None:
-            return tempered
-        prior = estimate_prior(tempered, self.trained) if self.prior is None else self.prior
-        return shift_prior(tempered, self.trained, prior)
-
-    def for_pool(self, pool_proba: FloatArray) -> Calibration:
-        """The same with the class shares of this pool, found once and kept."""
-        if self.trained is None:
-            return self
-        return replace(self, prior=estimate_prior(with_temperature(pool_proba, self.temperature), self.trained))
+__all__ = ["Calibration", "OutOfFold", "fit_calibrated", "out_of_fold", "stratified_folds", "trained_shares"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +32,7 @@ class OutOfFold:
 
     rows: IntArray  # (m,) of the labelled set, ascending; an image that is alone in its class is not among them
     proba: FloatArray  # (m, C)
+    folds: IntArray  # (m,) the fold that each was held out in
 
 
 def fit_calibrated(
@@ -75,17 +42,41 @@ def fit_calibrated(
     """Calibrate what the learner learns from this labelled set.
 
     A temperature costs `folds` fits on nearly the whole set; the prior costs none. What is too small to be held out
-    leaves the temperature at 1.
+    leaves the temperature at 1. With a temperature, classes without labels get a share of the probabilities.
     """
     if kind not in KINDS:
         raise BadInput(f"calibration is {kind!r}; it must be one of {', '.join(KINDS)}")
     check_labels(inputs, labels, classes)
-    temperature = 1.0
-    if kind in ("temperature", "both"):
-        held = out_of_fold(learner, inputs, labels, classes=classes, folds=folds, seed=seed, report=report)
-        temperature = fit_temperature(held.proba, labels[held.rows])
-    trained = trained_shares(learner, labels, classes) if kind in ("prior", "both") else None
-    return Calibration(kind, temperature, trained)
+    if kind == "none":
+        return Calibration()
+    trained = trained_shares(learner, labels, classes)
+    if kind == "prior":
+        return Calibration(kind, trained=trained)
+    held = out_of_fold(learner, inputs, labels, classes=classes, folds=folds, seed=seed, report=report)
+    proba, truth = _as_of_the_whole_set(held, learner, labels, trained), labels[held.rows]
+    temperature = fit_temperature(proba, truth, shares=trained, spread=USUAL_SPREAD)
+    plain = Calibration("temperature", temperature, trained)
+    weight = unseen_weight(np.bincount(labels, minlength=classes), plain.apply(proba))
+    trust = measure_trust(replace(plain, unseen=weight).apply(proba), truth)
+    return Calibration(kind, temperature, trained, unseen=weight, trust=trust)
+
+
+def _as_of_the_whole_set(held: OutOfFold, learner: Learner, labels: IntArray, trained: Float64Array) -> FloatArray:
+    """What held-out rows would get from a model with the class shares of the whole set, (m, C).
+
+    A fold takes an image from the very class that it is then asked about: of two labels of a class one is left, and the
+    model expects the class half as often. Without this, two labels per class look like a model that is always wrong.
+    Where labels were drawn at random, though, a class that has two may well be rarer than that: the shift is made whole
+    where all classes have equally many labels, and half where counts vary as much as random ones (variance ≥ mean).
+    """
+    counts = np.bincount(labels, minlength=len(trained))
+    whole = 1 - min(float(counts.var() / counts.mean()), 1.0) / 2
+    proba = held.proba.copy()
+    for fold in np.unique(held.folds):
+        mine = held.folds == fold
+        rest = trained_shares(learner, np.delete(labels, held.rows[mine]), len(trained))
+        proba[mine] = shift_prior(proba[mine], rest, trained**whole * rest ** (1 - whole))
+    return proba
 
 
 def out_of_fold(
@@ -103,7 +94,7 @@ def out_of_fold(
         model = learner.fit(_some(inputs, rest), labels[rest], classes=classes, seed=seed, report=told)
         proba[held] = model.predict_proba(_some(inputs, held))
     rows = np.flatnonzero(places >= 0).astype(np.int64)
-    return OutOfFold(rows, proba[rows])
+    return OutOfFold(rows, proba[rows], places[rows])
 
 
 def stratified_folds(labels: IntArray, folds: int, rng: np.random.Generator) -> IntArray:

@@ -24,6 +24,7 @@ from tailwise.campaign.features import embed
 from tailwise.campaign.leases import lease
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import fault_of, load, predict
+from tailwise.campaign.past import labelled_set
 from tailwise.campaign.rounds import current_round, find_model, list_models, list_rounds, round_picks
 from tailwise.errors import BadInput, PoolExhausted, UnknownName
 
@@ -100,8 +101,10 @@ def test_guesses_are_tempered_and_never_corrected_for_the_counts_of_labels(make_
     assert trained.calibration.kind == "temperature"
     assert trained.calibration.temperature != 1
     pixels = embed(studio.ledger, images, backbone="simple")
-    logits = np.log(trained.model.predict_proba(pixels.features).astype(np.float64)) / trained.calibration.temperature
-    tempered = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    shares = labelled_set(studio.ledger).counts() / len(labelled_set(studio.ledger))
+    evidence = trained.model.predict_proba(pixels.features[pixels.rows(images)[0]]).astype(np.float64) / shares
+    tempered = shares * evidence ** (1 / trained.calibration.temperature)
+    tempered /= tempered.sum(axis=1, keepdims=True)
     np.testing.assert_allclose([pick.confidence for pick in made.picks], tempered.max(axis=1), rtol=1e-3)
 
 
@@ -110,7 +113,7 @@ def test_a_campaign_cannot_be_told_to_correct_the_prior(make_studio: MakeStudio,
     studio = started(make_studio)
     with pytest.raises(BadInput, match=f"calibration is '{kind}'; a campaign takes one of none, temperature"):
         studio.campaign.configure(calibration=kind)
-    assert studio.campaign.settings.calibration == "none"
+    assert studio.campaign.settings.calibration == "temperature"
 
 
 def test_each_round_has_a_seed_of_its_own_unless_one_is_given(make_studio: MakeStudio) -> None:
@@ -258,9 +261,9 @@ def test_a_small_pool_starts_with_all_of_it(make_studio: MakeStudio) -> None:
 
 def test_calibration_is_asked_for_round_by_round(make_studio: MakeStudio) -> None:
     studio = started(make_studio)
-    studio.campaign.next(6, calibration="temperature")
-    assert load(studio.ledger).calibration.kind == "temperature"
-    assert studio.campaign.settings.calibration == "none"
+    studio.campaign.next(6, calibration="none")
+    assert load(studio.ledger).calibration.kind == "none"
+    assert studio.campaign.settings.calibration == "temperature"
     with pytest.raises(BadInput, match="a campaign takes one of none, temperature"):
         next_round(studio.campaign, 6, calibration="prior", allow_unfinished=True)
 
@@ -291,7 +294,9 @@ def test_a_class_without_labels_and_one_without_images_do_no_harm(make_studio: M
     studio.say([1, 2, 21, 22])
     made = next_round(studio.campaign, 10)
     assert not made.cold_start
-    assert made.expected_counts[2:] == (0.0, 0.0, 0.0)
+    assert 0 < made.expected_counts[2] == pytest.approx(made.expected_counts[4])  # unseen, and equally likely
+    assert sum(made.expected_counts) == pytest.approx(10, rel=1e-5)
+    assert sum(made.expected_counts[2:]) < sum(made.expected_counts[:2])
     assert made.target[4] > 0
     assert "3 of 5 classes have no label yet" in made.notes
 

@@ -121,7 +121,12 @@ def test_an_older_model_is_asked_by_its_version(make_studio: MakeStudio) -> None
     first, _ = list_models(studio.ledger)
     said = predict(studio.campaign, np.arange(1, 51), first.version)
     assert said.version == first.version
-    assert not said.proba[:, 2].any()  # it had never seen the third class
+    other = load(studio.ledger, first.version)
+    features = embed(studio.ledger, np.arange(1, 51), backbone="simple").features
+    assert not other.model.predict_proba(features)[:, 2].any()  # it had never seen the third class
+    doubt = 1 - said.proba[:, :2].max(axis=1)
+    assert (said.proba[:, 2] <= doubt).all()  # which gets a share of the doubt
+    assert said.proba[:, 2].all()
 
 
 def test_no_images_have_no_predictions(make_studio: MakeStudio) -> None:

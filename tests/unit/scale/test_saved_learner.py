@@ -126,7 +126,8 @@ def test_a_campaign_gives_its_newest_model_with_names_and_calibration(campaign: 
     with tailwise.Campaign.open(campaign, read_only=True) as opened:
         trained = models.load(opened.ledger)
         expected = trained.proba(simple_features(images))
-    assert trained.calibration.prior is not None or trained.calibration.trained is None
+    assert trained.calibration.kind == "temperature"
+    assert trained.calibration.trained is not None
     np.testing.assert_allclose(answers(saved, images), expected, atol=1e-6)
     with pytest.raises(BadInput, match="is a campaign, which knows its own backbone and size"):
         find_learner(campaign, size=64)
