@@ -61,6 +61,9 @@ def run_studies(studies: Sequence[Board], shown: Sequence[Board], wanted: Wanted
     """Run what is missing of some studies, and write the page from all that are shown; whether a trial failed."""
     published = read_scores(wanted.results / "results.csv")
     known = frozenset[Key]() if wanted.anew else whole_trials(published, studies)
+    if known and wanted.run:
+        results = wanted.results / "results.csv"
+        print(f"{len(known):,} trials are in {results} and do not run again; --anew runs them", file=sys.stderr)
     runs = Runs(wanted.runs, wanted.data, known, wanted.processes, wanted.anew)
     failed: dict[str, str] = {}
     for study in studies if wanted.run else []:

@@ -150,7 +150,7 @@ def _runs(method: Method) -> bool:
 
 def nearest_rivals(methods: Sequence[Method]) -> tuple[Method, ...]:
     """The default and those that it is compared with first."""
-    wanted = (default_method(), *(Method(name) for name in RIVALS))
+    wanted = (default_method(), *(Method(name) for name in RIVALS), Method("boundary", "auto"))
     return tuple(one for one in dict.fromkeys(wanted) if one in methods)
 
 

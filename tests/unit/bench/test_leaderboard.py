@@ -157,7 +157,7 @@ def test_the_page_shows_losses_and_is_the_same_for_the_same_scores(scores: list[
 
 
 def test_the_command_continues_from_its_own_file_and_drops_unknown_strategies(
-    runs: Runs, scores: list[Score], tmp_path: Path
+    runs: Runs, scores: list[Score], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one_seed = [one for one in scores if one.seed == 0]
     gone = [replace(one, strategy="gone") for one in one_seed if one.method == MARGIN]
@@ -166,6 +166,7 @@ def test_the_command_continues_from_its_own_file_and_drops_unknown_strategies(
     wanted = Wanted(Path(), tmp_path / "runs", tmp_path / "page", processes=1)
     assert run_studies([study], [STUDY], wanted) is False
     assert not (tmp_path / "runs").exists()  # all of it was published
+    assert "do not run again; --anew runs them" in capsys.readouterr().err
     assert {one.strategy for one in read_scores(tmp_path / "page" / "results.csv")} == {
         "random", "margin", "entropy", "start",
     }  # fmt: skip
