@@ -183,6 +183,14 @@ def test_a_trial_that_fails_is_reported_and_the_others_count(
     assert {one.method for one in read_scores(tmp_path / "page" / "results.csv")} == {RANDOM, RANDOM_LONG, FIRST_SET}
 
 
+def test_a_default_that_has_not_run_is_said_so_and_the_others_are_shown(scores: list[Score], tmp_path: Path) -> None:
+    setup = replace(SETUP, default=Method("boundary", "auto"))
+    text = write_page(scores, setup, tmp_path).read_text(encoding="utf-8")
+    assert "has not run yet" in text
+    assert "## Where it loses" not in text
+    assert "| Entropy-CB | " in text.split("## All methods")[1]
+
+
 def test_a_clear_loss_is_listed(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     scores = [
