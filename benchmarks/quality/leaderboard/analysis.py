@@ -66,9 +66,15 @@ class Analysis:
 
     @cached_property
     def ranks(self) -> Ranks:
-        """By adjusted accuracy, of the methods that ran in all cells: as published, and the default."""
-        whole = [one for one in self.methods if all(trials_in(self.trials, one, cell) for cell in self.cells)]
-        field = [one for one in whole if one == self.default or not one.settings or one.strategy in BASE_OF]
+        """By adjusted accuracy, of methods as published and the default, in the cells that all of them have.
+
+        While a study runs, those that have less than half of the cells are left out.
+        """
+        field = [
+            one for one in self.methods
+            if (one == self.default or not one.settings or one.strategy in BASE_OF)
+            and 2 * sum(bool(trials_in(self.trials, one, cell)) for cell in self.cells) >= len(self.cells)
+        ]  # fmt: skip
         return mean_ranks(self.trials, field, self.cells, ADJUSTED)
 
     @cached_property

@@ -39,7 +39,10 @@ def write_page(scores: Sequence[Score], setup: Setup, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     write_scores(scores, folder / "results.csv")
     analysis = Analysis(scores, setup)
-    for name, figure in _figures(analysis):
+    figures = dict(_figures(analysis))
+    for name in ("ranks", "gains", "curves"):
+        (folder / f"{name}.png").unlink(missing_ok=True)  # one that is no longer drawn must not stay
+    for name, figure in figures.items():
         write_figure(figure, folder / f"{name}.png")
     write_whole(folder / "README.md", page_text(analysis).encode())
     return folder / "README.md"
