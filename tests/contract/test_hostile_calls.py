@@ -256,7 +256,12 @@ def check(result: object) -> None:
         assert np.isfinite([*numbers_of_it, *result.expected_counts, *result.target]).all()
         assert result.expected_counts.sum() == pytest.approx(len(rows), rel=5e-3)
         assert result.l1 == pytest.approx(distance(result), rel=1e-9, abs=1e-9)
-        if result.method not in ("base", "coreset", "entropy-l1-pseudo-label"):  # which have objectives of their own
+        if result.method not in (
+            "base",
+            "boundary",
+            "coreset",
+            "entropy-l1-pseudo-label",
+        ):  # which have objectives of their own
             assert result.objective == pytest.approx(
                 result.lam * result.l1 - result.informativeness, rel=1e-9, abs=1e-9
             )

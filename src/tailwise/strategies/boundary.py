@@ -123,11 +123,11 @@ def cover(task: Task, pool: Matrix, coverage: Coverage, method: str) -> Selectio
     before, gains = coverage.value, coverage.gains_of(pool)
     kept = np.sort(np.argsort(-gains, kind="stable")[: max(HERDED, 2 * task.budget)])
     found = herd(coverage, unit_rows(pool[kept]), task.budget)
-    most = before + float(np.sort(gains)[len(gains) - task.budget :].sum())
-    bound = found.bound if len(kept) == len(gains) else most
+    gained, most = found.value - before, float(np.sort(gains)[len(gains) - task.budget :].sum())
+    bound = found.bound - before if len(kept) == len(gains) else most
     return task.selection(
-        kept[found.indices], informativeness=found.value - before, balance=0.0, lam=0.0, method=method,
-        objective=-found.value, bound=-bound, gap=max(0.0, bound - found.value) / max(found.value, 1e-300),
+        kept[found.indices], informativeness=gained, balance=0.0, lam=0.0, method=method, objective=-gained,
+        bound=-bound, gap=max(0.0, bound - gained) / gained if gained > 0 else 0.0,
     )  # fmt: skip
 
 
