@@ -84,11 +84,12 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
 @pytest.mark.usefixtures("interruptible")
 def test_interrupting_ends_with_130_and_writes_nothing(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    np.save(tmp_path / "large.npy", rng.dirichlet(np.full(60, 0.2), size=60_000).astype(np.float32))
-    command = [sys.executable, "-m", "tailwise", "path", "large.npy", "-b", "3000", "--out", "path.csv"]
+    rows = rng.dirichlet(np.full(60, 0.2), size=60_000).astype(np.float32)
+    np.save(tmp_path / "large.npy", np.tile(rows, (10, 1)))  # so many that no machine is done before the signal comes
+    command = [sys.executable, "-m", "tailwise", "path", "large.npy", "-b", "30000", "--out", "path.csv"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
-        child.stderr.readline()  # the first sign of life: the sweep has begun
+        assert child.stderr.readline()  # the first sign of life: the sweep has begun
         time.sleep(0.1)
         child.send_signal(signal.SIGINT)
         rest = child.stderr.read()

@@ -27,7 +27,8 @@ pool = { name = "features", path = "PATH" }
 imbalance = { factors = [0.5] }
 start = { initial = 9 }
 strategies = [{ name = "random" }, { name = "entropy", balance = [0.6] }]
-"""
+calibration = { kind = "none" }
+"""  # version 0.1.0 calibrated only where the file asked for it
 
 
 def write(path: Path, seed: int) -> Path:
