@@ -148,7 +148,8 @@ class Selection:
     hidden: the most by which the objective may be larger, where the softmax is sparse (`TopK`); 0 otherwise.
     gap: (objective + hidden − bound) / (Σ|score of a pick| + λ·l1): scaling scores and λ together does not change it. 0
         where the difference is within the rounding errors of its terms.
-    status: "optimal" (gap ≤ 1e-6), "within gap", "best found", "time limit" or "greedy".
+    status: "optimal" (gap ≤ 1e-6), "within gap", "best found", "time limit", "greedy" or
+        "optimal chunks" (`boundary`: each of its chunks is optimal, given those before).
     lam: the λ that was used.
     target: (C,) Ω; where the target is a range, its low end.
     target_high: (C,) the high end; equal to `target` where the target is a point.

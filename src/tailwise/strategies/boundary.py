@@ -86,8 +86,9 @@ class Boundary(Base):
         filling.run()
         gained, slack = filling.gained, max(0.0, filling.slack)
         return task.selection(
-            np.array(filling.picks), informativeness=gained, balance=self.balance, lam=lam, method=self.name,
-            status="optimal chunks", objective=-gained, bound=-gained - slack, gap=slack / gained if gained else 0.0,
+            np.array(filling.picks), informativeness=gained, balance=self.balance, lam=filling.used_lam,
+            method=self.name, status="optimal chunks", objective=-gained, bound=-gained - slack,
+            gap=slack / gained if gained else 0.0,
         )  # fmt: skip
 
 
@@ -168,7 +169,7 @@ class Filling:
 
     def __init__(self, task: Task, pool: Matrix, coverage: Coverage, quota: IntArray, near: int, lam: float) -> None:
         self.task, self.pool, self.coverage, self.quota, self.left = task, pool, coverage, quota, quota.copy()
-        self.near, self.lam, self.start, self.slack = near, lam, coverage.value, 0.0
+        self.near, self.lam, self.start, self.slack, self.spread = near, lam, coverage.value, 0.0, 0.0
         self.picks: list[int] = []  # rows of the pool
         self.places: list[int] = []  # the class whose place each of them takes
         self._find_candidates()
@@ -179,12 +180,18 @@ class Filling:
         """By how much the picks have raised the coverage."""
         return self.coverage.value - self.start
 
+    @property
+    def used_lam(self) -> float:
+        """λ; for exact quotas the smallest that keeps them: half of what prices differ by, in units of λ = 1."""
+        return self.lam if self.lam < np.inf else self.spread / (2 * self.unit) if self.unit else 0.0
+
     def run(self) -> None:
         """Fill all places."""
         budget = self.task.budget
         while missing := budget - len(self.picks):
             chunk = self._solve(share_of(np.maximum(self.left, 0), min(-(-budget // CHUNKS), missing)))
             self.slack += chunk.bound - chunk.value
+            self.spread = max(self.spread, float(np.ptp(chunk.prices)))
             self._accept(chunk)
             self.task.report(f"boundary: {len(self.picks):,} of {budget:,} places filled")
 

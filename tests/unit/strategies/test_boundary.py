@@ -129,6 +129,9 @@ def test_quotas_are_filled_as_the_rule_says(seed: int) -> None:
     quota = shares_of(water_filling(counts, 25), 25)
     assert sorted(batch.indices.tolist()) == sorted(Literal(given, counts).fill(quota, 6))
     assert batch.status == "optimal chunks"
+    assert 0 < batch.lam < np.inf  # quotas are exact, but what is reported must be a number that JSON can hold
+    kept = make("boundary", balance=1.001 * batch.lam, near=6).select(given, 25, counts=counts)
+    assert kept.indices.tolist() == batch.indices.tolist()
     assert batch.gap < 1e-9
 
 
