@@ -163,6 +163,7 @@ class Selection:
     method: the score or strategy that made it.
     trust: how well the probabilities did on labelled images, and so how far the counts can be trusted; None where no
         labels were there to check them.
+    notes: plain sentences on what to know about the batch, such as a limit of the rule for λ that was hit.
     """
 
     indices: IntArray
@@ -182,6 +183,7 @@ class Selection:
     method: str = ""
     hidden: float = 0.0
     trust: Trust | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -201,6 +203,7 @@ class Selection:
             lines.append(f"  up to    {_brief(self.target_high)}")
         if self.trust is not None:
             lines.append(f"  {self.trust}")
+        lines += [f"  {note}" for note in self.notes]
         lines += [f"  {shortfall}" for shortfall in self.unreachable[:5]]
         if len(self.unreachable) > 5:
             lines.append(f"  … and {len(self.unreachable) - 5} more classes out of reach")

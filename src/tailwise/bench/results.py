@@ -19,7 +19,7 @@ class Row:
     imbalance: float
     learner: str
     strategy: str  # such as "entropy"
-    balance: str  # "0", "auto", "0.6", "within 5%"
+    balance: str  # "0", "auto", "paper", "0.6", "within 5%"
     seed: int
     cycle: int
     labelled: int  # M

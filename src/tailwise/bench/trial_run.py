@@ -146,8 +146,8 @@ def _train(trial: Trial, world: World, labelled: IntArray, number: int, checkpoi
 
 
 def _strategy(trial: Trial, done: list[Cycle]) -> Strategy:
-    """The strategy, with the λ that cycle 0 found where it is to be kept."""
-    keep = trial.experiment.lam == "first" and bool(done)
+    """The strategy, with the λ that cycle 0 found where it is to be kept; "auto" goes by the scores of each round."""
+    keep = trial.experiment.lam == "first" and bool(done) and trial.balance != "auto"
     balance = done[0].row.lam if keep else trial.balance
     return make(trial.part.name, balance=balance, **trial.part.settings)
 

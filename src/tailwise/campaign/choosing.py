@@ -371,7 +371,7 @@ def _proposal(
     counted = None if cold else tuple(float(count) for count in selection.expected_counts)
     wanted = None if cold else tuple(float(count) for count in selection.target)
     trust = [] if selection.trust is None else [str(selection.trust)]
-    notes = (*chosen.notes, *trust, *_last_ones(asked), *_notes(labelled, embedding, pending))
+    notes = (*chosen.notes, *trust, *selection.notes, *_last_ones(asked), *_notes(labelled, embedding, pending))
     made = Proposal(
         None, chosen.picks, asked.budget, chosen.strategy, chosen.balance, asked.seed, cold, labelled.class_ids,
         counted, wanted, selection.lam, selection.gap if np.isfinite(selection.gap) else None, selection.status,

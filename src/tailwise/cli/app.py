@@ -80,7 +80,7 @@ def select(
     budget: Budget,
     counts: Counts = None,
     score: Score = "entropy",
-    balance: Annotated[str, typer.Option(help="λ as a number, auto, or a wish such as 'within 5%'.")] = "auto",
+    balance: Annotated[str, typer.Option(help="λ as a number, auto, paper, or a wish such as 'within 5%'.")] = "auto",
     target: Wanted = None,
     shares: Shares = None,
     at_least: AtLeast = None,

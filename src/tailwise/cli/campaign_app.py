@@ -63,7 +63,7 @@ def next_(
     ] = None,
     strategy: Annotated[str | None, typer.Option(help="One of `tailwise strategies`; default entropy.")] = None,
     balance: Annotated[
-        str | None, typer.Option(help="λ as a number, auto, none, or a wish such as 'within 5%'; default auto.")
+        str | None, typer.Option(help="λ as a number, auto, paper, none, or a wish such as 'within 5%'; default auto.")
     ] = None,
     calibration: Annotated[
         str | None, typer.Option(metavar="KIND", help="Of the model's probabilities: temperature (default) or none.")

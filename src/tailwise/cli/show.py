@@ -152,6 +152,7 @@ def _notes(batch: Selection) -> list[str]:
     more = len(batch.unreachable) - MOST_NOTES
     if more > 0:
         notes.append(f"[yellow]note:[/] … and {more} more classes out of reach")
+    notes += [f"[yellow]note:[/] {plain(note)}" for note in batch.notes]
     if batch.hidden > 0:
         share = percent(batch.hidden / max(1.0, abs(batch.objective)))
         notes.append(f"[yellow]note:[/] what the sparse softmax left out may hide {share} of the objective; keep more")
@@ -180,7 +181,9 @@ def show_path(path: BalancePath, out: Path | None) -> None:
         table.add_row("▶" if chosen else "", *cells, style="bold green" if chosen else None)
     console.print(table)
     console.print()
-    console.print(f"▶ λ = {path.chosen:.4g}: the smallest λ after which the l1 distance no longer falls")
+    console.print(
+        f"▶ λ = {path.chosen:.4g}: the smallest λ after which the l1 distance no longer falls (--balance paper)"
+    )
     if out is None:
         console.print("Draw it with --out path.png (or .svg, .pdf), or keep the numbers with --out path.csv.")
     else:

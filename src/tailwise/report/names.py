@@ -112,7 +112,14 @@ def strategy_shown(strategy: str) -> str:
 def method_order(method: Method) -> tuple[int, str, bool, bool, str, str]:
     """The paper's strategies in its order, others by name; classical, then balanced by the rule, then otherwise."""
     place = PLACES.get(method.strategy, len(PLACES))
-    return (place, method.strategy, method.balanced, method.balance != "auto", method.balance, method.settings)
+    return (
+        place,
+        method.strategy,
+        method.balanced,
+        method.balance not in {"auto", "paper"},
+        method.balance,
+        method.settings,
+    )
 
 
 def study_methods(rows: Iterable[Row]) -> dict[tuple[str, str, str, str, str], Method]:

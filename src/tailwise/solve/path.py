@@ -1,32 +1,38 @@
-"""Choosing λ: solve along a sweep, and apply a rule to how the l1 loss falls (PAPER §6).
+"""Choosing λ, the price of one image of imbalance in units of score: by our rule, the paper's (PAPER §6), or a wish.
 
-In exact solutions the l1 loss never rises with λ, so the smallest λ that meets a rule is found by bisection.
+Ours ("auto") is a share of the spread of the scores, and needs no solve. The paper's and wishes look at how the l1 loss
+falls along a sweep: in exact solutions it never rises with λ, so the smallest λ that meets them is found by bisection.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
+from ..balance.target import Ranges
 from ..errors import TargetUnreachable
 from ..inputs import real_number
-from ..types import Float64Array
+from ..types import Float64Array, Shortfall
 from .program import Effort, Program, Report, Solution, silent
 from .solver import solve
 
 Balance: TypeAlias = "float | str"
-"""λ ≥ 0, "auto" (the paper's rule), or a wish such as "within 5%"."""
+"""λ ≥ 0, "auto" (our rule), "paper" (the paper's rule), or a wish such as "within 5%"."""
 
 GRID_STEPS = 30
 GRID_END = 3.0  # the paper sweeps λ over (0, 3] with entropy scores
 WISH_END = 30.0
 WISH_STEPS = 12
 RULE_SHARE = 0.01
+AUTO_SHARE = 0.2  # of the spread of the scores: what "auto" pays for one image of balance (benchmarks/LOG.md)
+LATE = 0.8  # of the sweep: where "paper" takes a λ beyond it, the l1 loss still fell near the end
+FAR_OFF = 0.05  # of the budget: a batch of "auto" farther from its target than this says so
+RULES = ("auto", "paper")
 WISH = re.compile(r"^\s*within\s+(\d+(?:\.\d+)?)\s*%\s*$")
 
 
@@ -73,8 +79,8 @@ def rule_threshold(loss_at_zero: float, least_loss: float) -> float:
     return least_loss + RULE_SHARE * max(0.0, loss_at_zero - least_loss)
 
 
-def auto_lam(l1_at: Callable[[float], float], grid: Float64Array, program: Program) -> float:
-    """The λ of "auto" on an ascending grid, λ > 0; 0 where there is nothing to balance.
+def paper_lam(l1_at: Callable[[float], float], grid: Float64Array, program: Program) -> float:
+    """The λ of "paper" on an ascending grid, λ > 0; 0 where there is nothing to balance.
 
     This is the one place that decides: `select`, `balance_path` and the strategies all ask here.
     """
@@ -124,22 +130,65 @@ def parse_balance(balance: Balance) -> float | str:
     """λ as a number, or the words of a rule or a wish, checked."""
     if isinstance(balance, str):
         text = balance.strip()
-        if text == "auto" or WISH.match(text):
+        if text in RULES or WISH.match(text):
             return text
         with suppress(ValueError):  # it is rejected below, as it was given
             balance = float(text)
-    return real_number(balance, "balance", "a number ≥ 0, 'auto', or a wish such as 'within 5%'")
+    return real_number(balance, "balance", "a number ≥ 0, 'auto', 'paper', or a wish such as 'within 5%'")
 
 
-def find_lam(balance: Balance, l1_at: Callable[[float], float], scale: float, program: Program) -> float:
-    """Turn a balance setting into λ."""
+@dataclass(frozen=True, slots=True)
+class Lam:
+    """The λ that a balance setting means, and what limited it.
+
+    Attributes
+    ----------
+    value: λ.
+    rule: "auto" or "paper" where one of these chose it; else empty.
+    capped: λ is the most that the rule pays, so that the batch may have stopped short of its target.
+    """
+
+    value: float
+    rule: str = ""
+    capped: bool = False
+
+    def note(self, away: float, budget: int) -> str:
+        """One plain sentence where the limit kept a batch from its target; else empty.
+
+        `away` is the l1 distance of its expected counts from the target beyond what no batch could avoid.
+
+        >>> Lam(0.5, "auto", capped=True).note(12.0, 60).split(": ")[0]
+        "balance 'auto' pays at most λ = 0.5 per image"
+        """
+        if not self.capped or (self.rule == "auto" and away <= FAR_OFF * budget):
+            return ""
+        limits = {"auto": "pays at most λ = {:.4g} per image", "paper": "took λ = {:.4g}, near the end of its sweep"}
+        limit = limits[self.rule].format(self.value)
+        return (
+            f"balance '{self.rule}' {limit}: expected counts stay {away:.3g} images from the target in all "
+            f"({100 * away / budget:.3g} % of the budget). For more balance give a number above {self.value:.4g}."
+        )
+
+
+def find_lam(
+    balance: Balance, l1_at: Callable[[float], float], program: Program, *, scale: float, spread: float | None = None
+) -> Lam:
+    """Turn a balance setting into λ.
+
+    `scale` is what λ = 1 is relative to entropy, for sweeps; `spread` what one image can gain or lose in score, for
+    "auto": where it is not given, the scale.
+    """
     setting = parse_balance(balance)
     if isinstance(setting, float):
-        return setting
-    if setting == "auto":
-        return auto_lam(l1_at, paper_grid(scale), program)
+        return Lam(setting)
     if not program.steerable:
-        return 0.0
+        return Lam(0.0)
+    if setting == "auto":
+        return Lam(AUTO_SHARE * (scale if spread is None else spread), "auto", capped=True)
+    if setting == "paper":
+        grid = paper_grid(scale)
+        lam = paper_lam(l1_at, grid, program)
+        return Lam(lam, "paper", capped=lam >= LATE * grid[-1])
     wish = WISH.match(setting)
     assert wish is not None  # parse_balance let it through
     share = float(wish[1]) / 100
@@ -152,10 +201,22 @@ def find_lam(balance: Balance, l1_at: Callable[[float], float], scale: float, pr
             f"wish for 'within {np.ceil(closest):.0f}%' or change the target"
         )
 
-    return wished_lam(l1_at, scale, forced + share * program.budget, describe)
+    return Lam(wished_lam(l1_at, scale, forced + share * program.budget, describe))
 
 
 def unavoidable_l1(program: Program) -> float:
     """The l1 distance that the budget alone forces: the target may ask for more, or for less, than b in all."""
-    low, high = float(program.ranges.low.sum()), float(program.ranges.high.sum())
-    return max(0.0, low - program.budget, program.budget - high)
+    return forced_l1(program.ranges, program.budget)
+
+
+def forced_l1(ranges: Ranges, budget: int, unreachable: Sequence[Shortfall] = ()) -> float:
+    """An l1 distance that no batch can undercut, given the classes that the pool cannot fill.
+
+    >>> target = np.array([4.0, 6.0])
+    >>> forced_l1(Ranges(target, target), 10), forced_l1(Ranges(target, target), 10, [Shortfall(1, 6.0, 1.0)])
+    (0.0, 10.0)
+    """
+    short = sum(one.wanted - one.reachable for one in unreachable)
+    spare = sum(max(0.0, float(ranges.high[one.cls]) - one.reachable) for one in unreachable)
+    missing = max(0.0, short, float(ranges.low.sum()) - budget)
+    return missing + max(0.0, budget - float(ranges.high.sum()) + spare)

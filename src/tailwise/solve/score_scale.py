@@ -1,7 +1,8 @@
-"""How large λ must be, for scores in any unit, to mean what it means for entropy.
+"""The spread of scores in any unit: what one image can gain or lose, and so the unit of λ.
 
-The grid of λ is (0, 3] for entropy, whose range is log C. For other scores it is stretched by their spread. A score of
-−1e9 for rows to leave out, or of +1e9 for rows to take, says nothing of that spread: such rows are cut off.
+"auto" is a share of it. The paper's grid of λ is (0, 3] for entropy, whose range is log C; for other scores it is
+stretched by their spread. A score of −1e9 for rows to leave out, or of +1e9 for rows to take, says nothing of that
+spread: such rows are cut off.
 """
 
 from __future__ import annotations
@@ -19,13 +20,21 @@ TRIMMED = 0.01  # of the rows that are left, at either end
 
 def score_scale(costs: Column, budget: int) -> float:
     """What λ = 1 is for scores −u, relative to entropy; judged by a sample where the rows are many."""
+    return scale_of(*_scores_seen(costs, budget), costs.rows.classes)
+
+
+def spread_of(costs: Column, budget: int) -> float:
+    """What one image can gain or lose in score, for scores −u; 1 where all are equal."""
+    return score_spread(*_scores_seen(costs, budget)) or 1.0
+
+
+def _scores_seen(costs: Column, budget: int) -> tuple[Float64Array, int]:
+    """The scores, or a sample of them, and how many of them a batch would have."""
     size = costs.rows.size
-    if size > SAMPLED_ROWS:
-        costs_seen = costs.at(np.random.default_rng(0).integers(0, size, SAMPLED_ROWS))
-        budget = -(-budget * SAMPLED_ROWS // size)
-    else:
-        costs_seen = costs.values()
-    return scale_of(-costs_seen, budget, costs.rows.classes)
+    if size <= SAMPLED_ROWS:
+        return -costs.values(), budget
+    sample = costs.at(np.random.default_rng(0).integers(0, size, SAMPLED_ROWS))
+    return -sample, -(-budget * SAMPLED_ROWS // size)
 
 
 def scale_of(scores: Float64Array, budget: int, classes: int) -> float:

@@ -57,8 +57,8 @@ class Badge(Base):
             def l1_at(lam: float) -> float:
                 return task.ranges.distance(task.rows.total(pick(lam)[0]))
 
-            lam = find_lam(self.balance, l1_at, chance_scale(task.rows.size), task.program(costs))
-            picks, reached = pick(lam)
+            lam = find_lam(self.balance, l1_at, task.program(costs), scale=chance_scale(task.rows.size))
+            picks, reached = pick(lam.value)
         return task.selection(picks, informativeness=reached, balance=self.balance, lam=lam, method=self.name)
 
 

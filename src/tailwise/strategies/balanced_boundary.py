@@ -11,7 +11,7 @@ from ..balance.quota import wanted_counts, whole_quotas
 from ..errors import BadInput
 from ..inputs import shown
 from ..score.borders import border_distances
-from ..solve.path import find_lam
+from ..solve.path import Lam, find_lam, parse_balance
 from ..solve.shards import Column, Rows
 from ..solve.transport import transport
 from ..types import BoolArray, Float64Array, IntArray, Predictions, Selection, gap_between
@@ -30,8 +30,9 @@ class BalancedBoundary(Base):
 
     Distances are differences of logits, see `score.borders`. Classes that have no probability anywhere get no images;
     what b/S leaves over goes to the classes with the fewest labels, then to the lowest number. With balance λ quotas
-    are (b/S + λ·target) / (1 + λ), rounded by largest remainders: 0 is the published method, ∞ the target itself
-    (Eq. 4 lowered to the budget: water-filling of the labelled counts).
+    are (b/S + λ·target) / (1 + λ), rounded by largest remainders: 0 is the published method, large λ the target itself
+    (Eq. 4 lowered to the budget: water-filling of the labelled counts). "auto" keeps the target exactly, and reports
+    the smallest λ that would, to one image per class.
 
     An image near several borders counts for one class: "exact" finds the assignment with the least total distance and
     proves it; "class-order" is the published way, in which each class in turn takes its nearest images that are left.
@@ -62,8 +63,10 @@ class BalancedBoundary(Base):
         def l1_at(lam: float) -> float:
             return task.ranges.distance(task.rows.total(filled(lam).rows))
 
-        lam = find_lam(self.balance, l1_at, 1.0, task.program(costs))
-        best = filled(lam)
+        exactly = parse_balance(self.balance) == "auto"
+        program = task.program(costs)
+        lam = Lam(exact_lam(task, known)) if exactly else find_lam(self.balance, l1_at, program, scale=1.0)
+        best = filled(np.inf if exactly else lam.value)
         total = float(best.distances.sum())
         bound = min(best.bound, total)
         return task.selection(
@@ -76,12 +79,30 @@ class BalancedBoundary(Base):
 def quotas(task: Task, known: BoolArray, lam: float) -> IntArray:
     """Images for each class, (C,): b/S, or nearer to the target with λ; equal remainders to the fewest labels first."""
     wanted = np.where(known, task.budget / max(1, known.sum()), 0.0)
-    if lam:
+    if lam == np.inf:
+        wanted = wanted_counts(task.ranges, task.counts, task.budget, known)
+    elif lam:
         wanted += lam / (1 + lam) * (wanted_counts(task.ranges, task.counts, task.budget, known) - wanted)
     order = np.argsort(task.counts, kind="stable")
     places = np.empty(len(wanted), dtype=np.int64)
     places[order] = whole_quotas(wanted[order], task.budget)
     return places
+
+
+def exact_lam(task: Task, known: BoolArray) -> float:
+    """The smallest λ (to 1 %) whose quotas are those of λ = ∞ to one image per class: the rest is rounding."""
+    exact = quotas(task, known, np.inf)
+
+    def close(lam: float) -> bool:
+        return int(np.abs(quotas(task, known, lam) - exact).max(initial=0)) <= 1
+
+    low, high = 0.0, 0.0
+    while not close(high):
+        low, high = high, max(1.0, 2 * high)
+    while high > 1.01 * low + 0.01:
+        middle = (low + high) / 2
+        low, high = (low, middle) if close(middle) else (middle, high)
+    return high
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -65,8 +65,8 @@ class DropQuery(Base):
 
         # λ weighs samples against distances: the mean distance of a pick from its centre is the natural unit.
         scale = pick(0.0)[1] / max(task.budget, 1) if isinstance(self.balance, str) else 1.0
-        lam = find_lam(self.balance, l1_at, scale or 1.0, task.program(costs))
-        picks, distance = pick(lam)
+        lam = find_lam(self.balance, l1_at, task.program(costs), scale=scale or 1.0)
+        picks, distance = pick(lam.value)
         return task.selection(picks, informativeness=0.0 - distance, balance=self.balance, lam=lam, method=self.name)
 
     def _levels(self, task: Task, points: FloatArray, disagreeing: Float64Array) -> list[Level]:

@@ -56,8 +56,8 @@ class Falcun(Base):
         def l1_at(lam: float) -> float:
             return task.ranges.distance(task.rows.total(pick(lam)[0]))
 
-        lam = find_lam(self.balance, l1_at, chance_scale(task.rows.size), task.program(costs))
-        picks, relevance = pick(lam)
+        lam = find_lam(self.balance, l1_at, task.program(costs), scale=chance_scale(task.rows.size))
+        picks, relevance = pick(lam.value)
         return task.selection(picks, informativeness=relevance, balance=self.balance, lam=lam, method=self.name)
 
     def _picks(self, task: Task, uncertain: Float64Array, lam: float) -> tuple[IntArray, float]:

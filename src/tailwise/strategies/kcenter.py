@@ -55,8 +55,8 @@ class KCenter(Base):
         # λ weighs samples against distances: a typical distance at which picks are made is its natural unit.
         wordy = isinstance(self.balance, str)
         scale = _typical(pick(0.0)) if wordy else 1.0
-        lam = find_lam(self.balance, l1_at, scale, task.program(costs))
-        picks = pick(lam)
+        lam = find_lam(self.balance, l1_at, task.program(costs), scale=scale)
+        picks = pick(lam.value)
         if coreset:
             _tell(task, start, coreset, picks)
         reached = float(picks.distances[np.isfinite(picks.distances)].sum())

@@ -16,7 +16,7 @@ from ..errors import BadInput
 from ..inputs import real_number, shown, whole_number
 from ..solve.coverage import Coverage, Float32Array, Herd, herd, kernel_width, sample_references, unit_rows
 from ..solve.imbalance import Imbalance
-from ..solve.path import find_lam, quick_effort, unavoidable_l1
+from ..solve.path import Lam, find_lam, quick_effort, unavoidable_l1
 from ..solve.shards import Column
 from ..solve.solver import lower_bound
 from ..types import Float64Array, Predictions, Selection, gap_between
@@ -78,8 +78,8 @@ class MaxHerding(Base):
 
         # λ weighs samples against gains: the mean gain of a pick is its natural unit.
         scale = _typical(pick(0.0)) if isinstance(self.balance, str) else 1.0
-        lam = find_lam(self.balance, l1_at, scale, task.program(costs))
-        return self._certified(task, pick(lam), lam)
+        lam = find_lam(self.balance, l1_at, task.program(costs), scale=scale)
+        return self._certified(task, pick(lam.value), lam)
 
     def weights(self, task: Task, _costs: Column, *, labelled: int) -> Float64Array:  # noqa: ARG002 - UHerding reads it
         """How much each image of the pool counts, (N,)."""
@@ -101,13 +101,14 @@ class MaxHerding(Base):
             rows = rows[np.linspace(0, len(rows) - 1, WIDTH_ROWS).astype(np.int64)]
         return kernel_width(rows, smallest=self.width == "smallest")
 
-    def _certified(self, task: Task, found: Herd, lam: float) -> Selection:
+    def _certified(self, task: Task, found: Herd, chosen: Lam) -> Selection:
+        lam = chosen.value
         objective = lam * task.ranges.distance(task.rows.total(found.indices)) - found.value
         bound = min(-found.bound if lam == 0 else balanced_bound(task, found, lam), objective)
         hidden = task.program(task.rows.hold(-found.first), lam).hidden_distance(found.indices)
         gap = gap_between(objective + hidden, bound, objective + 2 * found.value)  # F + λ·l1
         return task.selection(
-            found.indices, informativeness=found.value, balance=self.balance, lam=lam, method=self.name,
+            found.indices, informativeness=found.value, balance=self.balance, lam=chosen, method=self.name,
             objective=objective, bound=bound, gap=gap, hidden=hidden,
         )  # fmt: skip
 

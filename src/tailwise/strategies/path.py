@@ -14,7 +14,7 @@ from ..balance.target import PerClass, Target
 from ..errors import BadInput, MissingExtra
 from ..inputs import LARGEST_SCORE, class_names, in_row_order, real_array, shown
 from ..solve.engines import rows_on
-from ..solve.path import Sweep, auto_lam, paper_grid, quick_effort
+from ..solve.path import Sweep, paper_grid, paper_lam, quick_effort
 from ..solve.shards import Column
 from ..solve.source import open_proba
 from ..types import Float64Array, Proba
@@ -36,7 +36,7 @@ class BalancePath:
     l1: distance of the expected counts from the target.
     l1_score: L1 score of the labelled set with the expected counts added: 0 = uniform, 1 = one class.
     gap: certified gap of each batch.
-    chosen: the λ that the paper's rule takes of these; with the default `lams` that of `select(balance="auto")`.
+    chosen: the λ that the paper's rule takes of these; with the default `lams` that of `select(balance="paper")`.
     """
 
     lam: Float64Array
@@ -100,7 +100,7 @@ def _swept(task: Task, costs: Column, values: Float64Array) -> BalancePath:
     """Solve at every λ, and measure."""
     program = task.program(costs)
     sweep = Sweep(program, quick_effort(), task.seed, task.report)
-    chosen = auto_lam(sweep.l1_at, values[values > 0], program)  # first, as each solve starts from those before it
+    chosen = paper_lam(sweep.l1_at, values[values > 0], program)  # first, as each solve starts from those before it
     solutions = [sweep.at(lam) for lam in values.tolist()]
     expected = [task.rows.total(solution.indices) for solution in solutions]
     l1 = np.array([task.ranges.distance(one) for one in expected])

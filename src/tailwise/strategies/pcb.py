@@ -14,7 +14,7 @@ from ..balance.target import Ranges
 from ..errors import BadInput
 from ..inputs import shown
 from ..solve.path import find_lam
-from ..solve.score_scale import scale_of
+from ..solve.score_scale import scale_of, score_spread
 from ..solve.shards import Column
 from ..types import Float64Array, IntArray, Predictions, Selection
 from .base import Base, strategy
@@ -64,9 +64,9 @@ class Pcb(Base):
         def l1_at(lam: float) -> float:
             return task.ranges.distance(task.rows.total(visits.pick(task, lam)))
 
-        scale = scale_of(scores, task.budget, task.rows.classes)
-        lam = find_lam(self.balance, l1_at, scale, task.program(costs))
-        picks = visits.pick(task, lam)
+        scale, spread = scale_of(scores, task.budget, task.rows.classes), score_spread(scores, task.budget) or 1.0
+        lam = find_lam(self.balance, l1_at, task.program(costs), scale=scale, spread=spread)
+        picks = visits.pick(task, lam.value)
         total = float(scores[picks].sum())
         return task.selection(picks, informativeness=total, balance=self.balance, lam=lam, method=self.name)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..solve.path import find_lam
 from ..solve.pseudo import solve_one_hot
+from ..solve.score_scale import spread_of
 from ..solve.shards import Column
 from ..types import Predictions, Selection
 from .base import Base, strategy
@@ -32,6 +33,6 @@ class PseudoLabel(Base):
             picked = labels[solve_one_hot(program.at(lam), labels).indices]
             return task.ranges.distance(np.bincount(picked, minlength=task.rows.classes).astype(np.float64))
 
-        lam = find_lam(self.balance, l1_at, 1.0, program)
-        solution = solve_one_hot(program.at(lam), labels)
+        lam = find_lam(self.balance, l1_at, program, scale=1.0, spread=spread_of(costs, task.budget))
+        solution = solve_one_hot(program.at(lam.value), labels)
         return task.certified(solution, costs, balance=self.balance, lam=lam, method=self.name)

@@ -14,7 +14,7 @@ from ..inputs import class_names, in_row_order, per_row
 from ..score.softmax import SCORES, Score
 from ..solve.engines import rows_on
 from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort
-from ..solve.score_scale import score_scale
+from ..solve.score_scale import score_scale, spread_of
 from ..solve.shards import Column, Rows
 from ..solve.solver import solve
 from ..solve.source import open_proba
@@ -54,8 +54,9 @@ def select(
         `proba` is a DataFrame, or by class number; classes that it leaves out have none.
     target: None: every class equally often in the labelled set (Eq. 4). An array (C,): wanted counts of this batch.
         A `Target`: any shares of the labelled set, or per-class ranges.
-    balance: λ ≥ 0; "auto": the paper's rule; or a wish such as "within 5%": the smallest λ whose expected counts are
-        that close to the target (l1 distance beyond what the budget forces, in percent of the budget).
+    balance: λ ≥ 0; "auto": a fifth of the spread of the scores, in one solve; "paper": the paper's rule, a sweep; or a
+        wish such as "within 5%": the smallest λ whose expected counts are that close to the target (l1 distance beyond
+        what the budget forces, in percent of the budget).
     gap: relative gap to stop at. Below 1e-4 the search tries several times harder.
     time_limit: seconds after which the best batch so far is returned. The only thing that can make two equal calls
         differ is a time limit that is hit.
@@ -114,14 +115,18 @@ def named_score(name: str) -> Score:
 
 
 def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method: str) -> Selection:
-    """The program of the paper with u = −score; λ = 0 is the classical top-b."""
-    program = task.program(costs)
-    by_rule = parse_balance(balance) == "auto"
-    # A wish is judged by the very solves that make the batch, so that it holds; a rule needs no such care.
+    """The program of the paper with u = −score; λ = 0 is the classical top-b.
+
+    `scale` is what λ = 1 means relative to entropy.
+    """
+    program, setting = task.program(costs), parse_balance(balance)
+    # A wish is judged by the very solves that make the batch, so that it holds; the paper's rule needs no such care.
+    by_rule = setting == "paper"
     sweep = Sweep(program, quick_effort(task.time_limit) if by_rule else task.effort, task.seed, task.report)
-    lam = find_lam(balance, sweep.l1_at, scale, program)
-    solution = sweep.found.get(lam) if not by_rule else None
+    spread = spread_of(costs, task.budget) if setting == "auto" else None
+    lam = find_lam(balance, sweep.l1_at, program, scale=scale, spread=spread)
+    solution = sweep.found.get(lam.value) if not by_rule else None
     if solution is None:
-        warm = sweep.nearest_duals(lam)
-        solution = solve(program.at(lam), task.effort, seed=task.seed, warm=warm, report=task.report)
+        warm = sweep.nearest_duals(lam.value)
+        solution = solve(program.at(lam.value), task.effort, seed=task.seed, warm=warm, report=task.report)
     return task.certified(solution, costs, balance=balance, lam=lam, method=method)

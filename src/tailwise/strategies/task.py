@@ -12,7 +12,7 @@ from ..balance.target import Ranges, Target
 from ..errors import BadInput, PoolExhausted
 from ..inputs import per_class, real_number, shown, whole_number
 from ..score.softmax import Score
-from ..solve.path import Balance, parse_balance
+from ..solve.path import Balance, Lam, forced_l1, parse_balance
 from ..solve.program import Effort, Program, Report, Solution, silent
 from ..solve.reach import shortfalls
 from ..solve.shards import Column, Rows
@@ -45,26 +45,30 @@ class Task:
         return Program(self.rows, cost, self.budget, lam, self.ranges)
 
     def selection(
-        self, indices: IntArray, *, informativeness: float, balance: Balance, lam: float, method: str,
+        self, indices: IntArray, *, informativeness: float, balance: Balance, lam: Lam | float, method: str,
         status: str = "greedy", objective: float | None = None, bound: float = -np.inf, gap: float = np.inf,
         hidden: float = 0.0,
     ) -> Selection:  # fmt: skip
         """Assemble the answer; classes out of reach are looked for if balance was asked for, even if λ is then 0."""
+        found = lam if isinstance(lam, Lam) else Lam(lam)
         expected = self.rows.total(indices)
         l1 = self.ranges.distance(expected)
-        value = lam * l1 - informativeness if objective is None else objective
+        value = found.value * l1 - informativeness if objective is None else objective
         asked = parse_balance(balance) != 0
         unreachable = shortfalls(self.rows, self.budget, self.ranges, expected) if asked else ()
+        note = found.note(l1 - forced_l1(self.ranges, self.budget, unreachable), self.budget)
         return Selection(
             indices=indices, objective=value, bound=bound, hidden=hidden,
-            gap=gap, status=status, lam=lam,
+            gap=gap, status=status, lam=found.value,
             target=self.ranges.low, target_high=self.ranges.high, expected_counts=expected,
             counts_std=np.sqrt(self.rows.variance(indices)),
             informativeness=informativeness, l1=l1, seconds=time.perf_counter() - self.started,
-            unreachable=unreachable, method=method,
+            unreachable=unreachable, method=method, notes=(note,) if note else (),
         )  # fmt: skip
 
-    def certified(self, solution: Solution, costs: Column, *, balance: Balance, lam: float, method: str) -> Selection:
+    def certified(
+        self, solution: Solution, costs: Column, *, balance: Balance, lam: Lam | float, method: str
+    ) -> Selection:
         """The answer from a solution of the program."""
         return self.selection(
             solution.indices, informativeness=-float(costs.at(solution.indices).sum()), balance=balance, lam=lam,

@@ -17,7 +17,7 @@ from ..blas import one_blas_thread
 from ..errors import BadInput
 from ..inputs import MOST_CLASSES, real_array, whole_number
 from ..solve.path import find_lam
-from ..solve.score_scale import scale_of
+from ..solve.score_scale import scale_of, score_spread
 from ..solve.shards import Column
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .base import Base, strategy
@@ -54,9 +54,9 @@ class TypiClust(Base):
             return task.ranges.distance(task.rows.total(visits.pick(task, lam)))
 
         known = visits.typicality[np.concatenate([np.empty(0, np.int64), *visits.members.values()])]
-        scale = scale_of(known, task.budget, task.rows.classes)
-        lam = find_lam(self.balance, l1_at, scale, task.program(costs))
-        picks = visits.pick(task, lam)
+        scale, spread = scale_of(known, task.budget, task.rows.classes), score_spread(known, task.budget) or 1.0
+        lam = find_lam(self.balance, l1_at, task.program(costs), scale=scale, spread=spread)
+        picks = visits.pick(task, lam.value)
         total = float(visits.typicality[picks].sum())
         return task.selection(picks, informativeness=total, balance=self.balance, lam=lam, method=self.name)
 

@@ -422,7 +422,7 @@ class Next(Asked):
     budget: int | None = Field(default=None, ge=1, le=1_000_000)
     strategy: str | None = Field(default=None, min_length=1, max_length=60)
     balance: float | Annotated[str, Field(max_length=60)] | None = Field(
-        default=None, description='a weight λ ≥ 0, "auto" or "none"'
+        default=None, description='a weight λ ≥ 0, "auto", "paper" or "none"'
     )
     seed: int | None = Field(
         default=None, ge=0, le=2**32 - 1, description="equal labels and seeds give equal rounds; by default its number"

@@ -33,7 +33,7 @@ imbalance = { factors = [0.2] }
 start = { initial = 30 }
 calibration = { kind = "both", folds = 2 }
 learner = { settings = { strength = 0.05 } }
-strategies = [{ name = "random" }, { name = "entropy", balance = [0, "auto"] }, { name = "kcenter", balance = [0.5] }]
+strategies = [{ name = "random" }, { name = "entropy", balance = [0, "paper"] }, { name = "kcenter", balance = [0.5] }]
 """
 
 
@@ -92,9 +92,17 @@ def test_cycle_0_is_the_same_for_all_strategies_of_a_seed(tiny: Experiment, fini
 
 
 def test_lambda_is_found_in_the_first_cycle_and_kept(tiny: Experiment, finished: Store) -> None:
-    automatic = [row for row in collect(tiny, finished) if row.balance == "auto" and row.cycle < 2]
-    for first, second in zip(automatic[::2], automatic[1::2], strict=True):
+    swept = [row for row in collect(tiny, finished) if row.balance == "paper" and row.cycle < 2]
+    for first, second in zip(swept[::2], swept[1::2], strict=True):
         assert first.lam == second.lam > 0
+
+
+def test_auto_goes_by_the_scores_of_each_cycle(tmp_path: Path) -> None:
+    automatic = FILE.replace("seeds = [0, 1]", "seeds = [0]").replace('[0, "paper"]', '["auto"]')
+    experiment = parse_experiment(automatic, "test")
+    run_experiment(experiment, Store(tmp_path), processes=1)
+    first, second = (row.lam for row in collect(experiment, Store(tmp_path)) if row.balance == "auto" and row.cycle < 2)
+    assert first != second
 
 
 def test_nothing_is_done_twice(tiny: Experiment, finished: Store, monkeypatch: pytest.MonkeyPatch) -> None:

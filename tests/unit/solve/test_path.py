@@ -7,7 +7,7 @@ import pytest
 
 import tailwise
 from tailwise.errors import BadInput, TargetUnreachable
-from tailwise.solve.path import paper_grid, parse_balance, rule_threshold, settled_lam, wished_lam
+from tailwise.solve.path import AUTO_SHARE, paper_grid, parse_balance, rule_threshold, settled_lam, wished_lam
 
 
 def pool(seed: int = 0, size: int = 3_000, classes: int = 6) -> np.ndarray:
@@ -34,20 +34,75 @@ def test_the_rule_takes_the_last_percent(end: float, expected: float) -> None:
 
 @pytest.mark.parametrize("score", ["entropy", "margin"])
 @pytest.mark.parametrize("seed", range(8))
-def test_auto_is_the_choice_of_the_path(seed: int, score: str) -> None:
+def test_paper_is_the_choice_of_the_path(seed: int, score: str) -> None:
     size, classes, budget = [(700, 4, 60), (1_500, 10, 100), (400, 3, 25), (900, 6, 200)][seed % 4]
     proba = pool(seed, size, classes)
     path = tailwise.balance_path(proba, budget, score=score, seed=seed)
-    assert tailwise.select(proba, budget, score=score, seed=seed).lam == path.chosen
+    assert tailwise.select(proba, budget, score=score, balance="paper", seed=seed).lam == path.chosen
     assert path.chosen in path.lam.tolist()
     limit = rule_threshold(path.l1[0], path.l1[-1])
     assert path.l1[path.lam.tolist().index(path.chosen)] <= limit
 
 
 @pytest.mark.parametrize(("budget", "classes"), [(0, 3), (50, 3), (10, 1)])
-def test_where_nothing_can_be_balanced_auto_and_path_say_zero(budget: int, classes: int) -> None:
+def test_where_nothing_can_be_balanced_the_rules_and_the_path_say_zero(budget: int, classes: int) -> None:
     proba = pool(0, 50, classes)
-    assert tailwise.select(proba, budget).lam == tailwise.balance_path(proba, budget).chosen == 0.0
+    batches = [tailwise.select(proba, budget, balance=rule) for rule in ("auto", "paper")]
+    assert [batch.lam for batch in batches] == [tailwise.balance_path(proba, budget).chosen] * 2 == [0.0, 0.0]
+    assert [batch.notes for batch in batches] == [(), ()]
+
+
+@pytest.mark.parametrize("score", ["entropy", "margin", "least-confidence"])
+@pytest.mark.parametrize("seed", range(4))
+def test_auto_gives_up_no_more_than_lambda_for_each_image_of_balance(seed: int, score: str) -> None:
+    proba = pool(seed, 1_500, 10)
+    plain, batch = (tailwise.select(proba, 100, score=score, balance=rule) for rule in (0, "auto"))
+    given_up, won = plain.informativeness - batch.informativeness, plain.l1 - batch.l1
+    assert won > 0.2 * plain.l1
+    assert given_up <= batch.lam * won + 1e-3 * plain.informativeness
+
+
+def test_auto_is_a_share_of_the_spread_of_the_scores() -> None:
+    scores = np.random.default_rng(0).permutation(np.linspace(5.0, 9.0, 3_001))
+    batch = tailwise.select(pool(size=3_001), 300, score=scores)
+    assert batch.lam == pytest.approx(AUTO_SHARE * 4.0, rel=0.03)
+    larger = tailwise.select(pool(size=3_001), 300, score=1e3 * scores)
+    assert larger.lam == pytest.approx(1e3 * batch.lam)
+    assert set(larger.indices) == set(batch.indices)
+
+
+def test_auto_solves_once() -> None:
+    lines: list[str] = []
+    tailwise.select(pool(), 150, report=lines.append)
+    assert not [line for line in lines if line.startswith("λ = ")]  # the lines of a sweep
+    tailwise.select(pool(), 150, balance="paper", report=lines.append)
+    assert [line for line in lines if line.startswith("λ = ")]
+
+
+def test_auto_is_steady_with_small_batches() -> None:
+    lams = [tailwise.select(pool(seed, 2_000, 20), 20, score="margin").lam for seed in range(12)]
+    assert max(lams) < 1.1 * min(lams)
+
+
+def test_a_batch_that_a_limit_kept_from_its_target_says_so() -> None:
+    soft = pool(1, 600, 30) ** 0.5
+    proba = soft / soft.sum(axis=1, keepdims=True)
+    wanted = np.linspace(0, 4, 30)
+    for rule, limit in (("auto", "pays at most"), ("paper", "near the end of its sweep")):
+        batch = tailwise.select(proba, 60, target=wanted, balance=rule)
+        assert limit in batch.notes[0]
+        assert f"λ = {batch.lam:.4g}" in batch.notes[0]
+        assert batch.to_dict()["notes"] == list(batch.notes)
+        assert batch.notes[0] in repr(batch)
+        assert tailwise.select(proba, 60, target=wanted, balance=2 * batch.lam).l1 < batch.l1
+
+
+def test_a_batch_that_is_as_near_to_its_target_as_any_says_nothing() -> None:
+    proba = np.eye(3)[[0] * 80 + [1] * 15 + [2] * 5]
+    batch = tailwise.select(proba, 30)
+    assert (batch.expected_counts[2], batch.l1) == (5.0, 10.0)
+    assert batch.unreachable
+    assert batch.notes == ()
 
 
 def test_the_path_falls_in_informativeness_and_l1() -> None:

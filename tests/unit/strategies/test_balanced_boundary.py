@@ -128,6 +128,20 @@ def test_balance_turns_equal_quotas_into_those_of_the_target() -> None:
     assert unknown.tolist() == [0, 5, 0, 18, 17]
 
 
+def test_auto_keeps_the_quotas_of_the_target_and_reports_a_lambda_that_nearly_does() -> None:
+    proba, counts = softmax(3, size=400), [30, 12, 5, 0, 0]
+    given = tailwise.Predictions(proba)
+    batch = make("base", balance="auto").select(given, 40, counts=counts)
+    assert batch.indices.tolist() == make("base", balance=1e15).select(given, 40, counts=counts).indices.tolist()
+    task, _ = make_task(Rows(proba), 40, counts=counts)
+    off = [
+        np.abs(balanced_boundary.quotas(task, np.ones(5, dtype=bool), lam) - [0, 2, 9, 15, 14]).max()
+        for lam in (batch.lam, 0.95 * batch.lam)
+    ]
+    assert off[0] <= 1 < off[1]
+    assert make("base", balance="auto").select(given, 40).lam == 0.0  # equal quotas are the target
+
+
 def test_classes_that_the_model_does_not_know_get_nothing() -> None:
     proba = np.hstack([softmax(1), np.zeros((70, 2))])
     batch = make("base").select(tailwise.Predictions(proba), 20, counts=[0] * 7)
