@@ -127,8 +127,9 @@ def test_balance_brings_the_expected_counts_nearer_to_the_target(name: str) -> N
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in WITHOUT_BALANCE])
-def test_auto_finds_a_lambda_for_every_strategy(name: str) -> None:
-    batch = select(make(name, balance="auto"), predictions(), BUDGET)
+@pytest.mark.parametrize("rule", ["auto", "paper"])
+def test_a_rule_finds_a_lambda_for_every_strategy(name: str, rule: str) -> None:
+    batch = select(make(name, balance=rule), predictions(), BUDGET, counts=[9, 3, 2, 2])
     assert batch.lam > 0
 
 
