@@ -341,7 +341,7 @@ def test_an_empty_campaign_has_nothing_to_choose_from(make_studio: MakeStudio) -
         ),
         ({"strategy": "direct"}, BadInput, "'direct' reads the label of each pick .* use 'direct' in `tailwise bench`"),
         ({"balance": "much"}, BadInput, "balance is 'much'"),
-        ({"balance": -1}, BadInput, "balance is -1; it must be a number ≥ 0, 'auto', or a wish"),
+        ({"balance": -1}, BadInput, "balance is -1; it must be a number ≥ 0, 'auto', 'paper', or a wish"),
     ],
 )
 def test_what_means_nothing_is_refused_before_any_work(
