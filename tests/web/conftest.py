@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.remote.webelement import WebElement
 
@@ -33,6 +33,19 @@ from tailwise.campaign.rounds import Pick, open_round
 from tailwise.web.serve import Options, Serving, running
 
 PATIENCE = 120.0  # seconds until a wait is a failure, on a machine that does much else
+REPORT = """
+const { store } = await import('/static/js/state.js');
+const { openDisk } = await import('/static/js/disk.js');
+const { line, server, annotator, view, begun, dry, elsewhere, waiting, saved, seen, link, trouble } = store.get();
+const disk = server && await openDisk(server.campaign.id);
+const shown = document.querySelector('#stage > .photo')?.dataset.key;
+const why = document.querySelector('#empty:not([hidden]) .message')?.dataset.why;
+const items = line.items.map(({ key, answers }) => [key, ...answers.map((one) => `${one.key} ${one.saved}`)].join(' '));
+return JSON.stringify({
+  annotator, view, shown, why, waiting, saved, seen, link, trouble, begun, dry, elsewhere, round: server?.round,
+  hidden: document.hidden, items, cursor: line.cursor, outbox: await disk?.all(), refused: await disk?.refused(),
+});
+"""
 SERVE = (
     "import sys\n"
     "from tailwise.web.serve import Options, run\n"
@@ -40,15 +53,15 @@ SERVE = (
 )
 
 
-def until(question: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:  # noqa: ANN401 - whatever is asked for
-    """The first true answer to a question that is asked again and again."""
+def until(question: Callable[[], Any], what: str | Callable[[], str], patience: float = PATIENCE) -> Any:  # noqa: ANN401 - whatever is asked for
+    """The first true answer to a question that is asked again and again; `what` may say how it is at the end."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         answer = question()
         if answer:
             return answer
         time.sleep(0.03)
-    raise AssertionError(f"not within {patience:g} s: {what}")
+    raise AssertionError(f"not within {patience:g} s: {what if isinstance(what, str) else what()}")
 
 
 @dataclass
@@ -209,14 +222,27 @@ class Page:
         self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", kept)
         return self.ready()
 
-    until = staticmethod(until)
+    def until(self, question: Callable[[], Any], what: str | Callable[[], str], patience: float = PATIENCE) -> Any:  # noqa: ANN401
+        """Like the function; a failure reports the state of the page at its end."""
+
+        def report() -> str:
+            return f"{what if isinstance(what, str) else what()}; the page: {self.report()}"
+
+        return until(question, report, patience)
+
+    def report(self) -> str:
+        """The page's state and outbox, and what the browser has logged."""
+        try:
+            return f"{self.ask(REPORT)} {self.driver.get_log('browser')[-10:]}"
+        except (WebDriverException, AssertionError) as error:
+            return f"cannot be asked: {error}"
 
     def offline(self, *, yes: bool) -> None:
         offline(self.driver, yes=yes)
 
     def ready(self) -> Page:
         script = "return document.documentElement.dataset.ready"
-        until(lambda: self.run(script), f"the page is ready: {self.text('body')[:200]!r} {self.trouble()}")
+        self.until(lambda: self.run(script), lambda: f"the page is ready: {self.text('body')[:200]!r}")
         return self
 
     def reload(self) -> Page:
@@ -244,7 +270,7 @@ class Page:
         ActionChains(self.driver, duration=0).key_down(held).send_keys(key).key_up(held).perform()
 
     def find(self, selector: str) -> WebElement:
-        return until(lambda: self.all(selector), f"the page has {selector}")[0]
+        return self.until(lambda: self.all(selector), f"the page has {selector}")[0]
 
     def all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements("css selector", selector)
@@ -259,7 +285,7 @@ class Page:
                 return False
             return True
 
-        until(pressed, f"{selector} can be clicked")
+        self.until(pressed, f"{selector} can be clicked")
 
     def attribute(self, selector: str, name: str) -> str | None:
         """Of the first element that fits, None where it has none."""
@@ -276,32 +302,34 @@ class Page:
         return str(self.run(script))
 
     def wait_shown(self, *, other_than: str = "") -> str:
-        return str(
-            until(lambda: self.shown() not in ("", other_than) and self.shown(), f"an image other than {other_than!r}")
-        )
+        def other() -> str:
+            shown = self.shown()
+            return "" if shown == other_than else shown
+
+        return str(self.until(other, f"an image other than {other_than!r} is shown"))
 
     def saving(self) -> str:
         """What the word in the corner says, as the page names it."""
         return str(self.run("return document.getElementById('saving').dataset.state"))
 
     def wait_saved(self) -> None:
-        until(lambda: self.saving() == "saved", f"saved, but it is {self.saving()}")
+        self.until(lambda: self.saving() == "saved", lambda: f"saved, but it is {self.saving()}")
 
     def wait_empty(self, why: str) -> None:
         script = "return document.querySelector('#empty:not([hidden]) .message')?.dataset.why ?? ''"
-        until(lambda: self.run(script) == why, f"the page says {why!r}, not {self.run(script)!r}")
+        self.until(lambda: self.run(script) == why, lambda: f"the page says {why!r}, not {self.run(script)!r}")
 
     def wait_text(self, text: str, selector: str = "body") -> None:
         def said() -> str:
             return " ".join(self.text(selector).split())
 
-        until(lambda: text in said(), f"{selector} says {text!r}, but: {said()[:300]!r}")
+        self.until(lambda: text in said(), lambda: f"{selector} says {text!r}, but: {said()[:300]!r}")
 
     def answer(self, key: str) -> str:
         """Press a key at the image on show, and give the image that was answered."""
         image = self.wait_shown()
         self.press(key)
-        until(lambda: self.shown() != image, f"the page goes on after {key!r}")
+        self.until(lambda: self.shown() != image, f"the page goes on after {key!r}")
         return image
 
     def trouble(self) -> list[str]:
