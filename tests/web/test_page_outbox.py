@@ -340,3 +340,59 @@ def test_what_was_refused_is_sent_again_once_and_the_page_says_what_is_left(page
     page.reload()
     page.wait_text("1 answer was refused", "#banner")
     assert len(site.events()) == 1
+
+
+CLOSE_DATABASE = """
+const { store } = await import('/static/js/state.js');
+const gone = indexedDB.deleteDatabase(`tailwise-${store.get().server.campaign.id}`); // as when site data are cleared
+await new Promise((resolve, reject) => { gone.onsuccess = resolve; gone.onerror = reject; });
+"""
+BLOCK_DATABASE = """
+const { store } = await import('/static/js/state.js');
+const opened = indexedDB.open(`tailwise-${store.get().server.campaign.id}`);
+await new Promise((resolve) => { opened.onsuccess = resolve; });
+const ops = opened.result.transaction('ops', 'readwrite').objectStore('ops');
+const again = () => { ops.count().onsuccess = again; }; // a transaction that never ends
+again();
+"""
+
+
+def test_answers_are_kept_and_saved_after_the_browser_has_closed_the_database(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=4)
+    page.open(site)
+    page.until(lambda: open_images(page) >= 4, "the images are at hand")
+    page.ask(CLOSE_DATABASE)
+    said = label(page, site, 1)
+    page.wait_saved()
+    page.ask(CLOSE_DATABASE)
+    page.offline(yes=True)
+    said |= label(page, site, 1)
+    page.until(lambda: page.saving() == "kept", "the answer is kept here")
+    page.offline(yes=False)
+    page.reload()
+    page.until(lambda: site.labels() == said, "both are on the server's disk")
+
+
+def test_a_transaction_that_never_ends_does_not_stop_answers_from_being_saved(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=4)
+    page.open(site)
+    page.until(lambda: open_images(page) >= 4, "the images are at hand")
+    page.ask(BLOCK_DATABASE)
+    said = label(page, site, 1)
+    page.wait_saved()
+    assert site.labels() == said
+    assert len(site.events()) == 1
+
+
+def test_a_page_without_images_says_that_the_server_does_not_answer(page: Page, make_site: MakeSite) -> None:
+    """Also while answers wait: "Saving …" would promise what nobody can keep."""
+    site = make_site(images=2)
+    page.open(site)
+    page.until(lambda: open_images(page) >= 2, "the images are at hand")
+    site.stop()
+    said = label(page, site, 2)
+    page.wait_empty("away")
+    page.wait_text("2 answers are kept in this browser", "#banner")
+    site.start()
+    page.wait_empty("complete")
+    assert site.labels() == said

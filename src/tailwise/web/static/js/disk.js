@@ -4,6 +4,7 @@
 
 /**
  * @typedef {object} Disk
+ * Every promise settles; a fault of the disk is a DOMException.
  * @property {boolean} lasting                           whether it survives a reload
  * @property {(ops: Op[]) => Promise<void>} add          returns when the operations are on disk
  * @property {() => Promise<Op[]>} all                   in the order in which they were added
@@ -15,59 +16,90 @@
  * @property {(keys: Set<string>) => Promise<void>} forget      forget refused operations by their keys, and no others
  */
 
-/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
-function result(request) {
-  return new Promise((resolve, reject) => {
+const PATIENCE = 5_000; // ms; a transaction of another tab that never ends must not stop this one from saving
+const OPENING = 30_000; // ms; without a database nothing survives a reload, so that it is worth waiting for
+
+/** Settles in any case. @template T @param {(resolve: (value: T) => void, reject: (error: unknown) => void) => void} start @param {number} [patience] @returns {Promise<T>} */
+function inTime(start, patience = PATIENCE) {
+  /** @type {ReturnType<typeof setTimeout>|undefined} */ let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new DOMException(`IndexedDB has not answered for ${patience / 1000} s`, 'TimeoutError')), patience);
+  });
+  return Promise.race([new Promise(start), /** @type {Promise<never>} */ (late)]).finally(() => clearTimeout(timer));
+}
+
+/** @template T @param {IDBRequest<T>} request @param {number} [patience] @returns {Promise<T>} */
+function result(request, patience) {
+  return inTime((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
-  });
+  }, patience);
 }
 
 /** @param {IDBTransaction} transaction @returns {Promise<void>} */
 function finished(transaction) {
-  return new Promise((resolve, reject) => {
+  return inTime((resolve, reject) => {
     transaction.oncomplete = () => resolve();
-    transaction.onabort = transaction.onerror = () => reject(transaction.error);
+    transaction.onabort = transaction.onerror = () => reject(transaction.error ?? new DOMException('IndexedDB was closed', 'AbortError'));
   });
+}
+
+/** @param {string} name @returns {Promise<IDBDatabase>} */
+async function connect(name) {
+  const request = indexedDB.open(name, 1);
+  request.onupgradeneeded = () => {
+    request.result.createObjectStore('ops', { keyPath: 'seq', autoIncrement: true });
+    request.result.createObjectStore('refused', { autoIncrement: true });
+  };
+  const database = await result(request, OPENING);
+  database.onversionchange = () => database.close();
+  return database;
 }
 
 /** @param {string} campaign @returns {Promise<Disk>} */
 export async function openDisk(campaign) {
+  const name = `tailwise-${campaign}`;
   try {
-    const request = indexedDB.open(`tailwise-${campaign}`, 1);
-    request.onupgradeneeded = () => {
-      request.result.createObjectStore('ops', { keyPath: 'seq', autoIncrement: true });
-      request.result.createObjectStore('refused', { autoIncrement: true });
-    };
-    const database = await result(request);
-    database.onversionchange = () => database.close();
-    return indexedDisk(database);
+    const disk = indexedDisk(await connect(name), () => connect(name));
+    await disk.all();
+    return disk;
   } catch {
-    return memoryDisk(); // private windows of some browsers have no IndexedDB
+    return memoryDisk(); // private windows of some browsers have no IndexedDB, or one that cannot be read
   }
 }
 
-/** @param {IDBDatabase} database @returns {Disk} */
-function indexedDisk(database) {
-  /** @param {string[]} stores @param {(transaction: IDBTransaction) => void} work */
-  const write = (stores, work) => {
-    // strict: "kept in this browser" must also be true after a power cut
-    const transaction = database.transaction(stores, 'readwrite', { durability: 'strict' });
-    work(transaction);
-    return finished(transaction);
-  };
+/** @param {IDBDatabase} database @param {() => Promise<IDBDatabase>} reconnect @returns {Disk} */
+function indexedDisk(database, reconnect) {
+  /** Browsers close a connection when site data are cleared, or when their storage process crashes. @template T @param {() => Promise<T>} work */
+  async function connected(work) {
+    try {
+      return await work();
+    } catch (trouble) {
+      if (!(trouble instanceof DOMException) || trouble.name !== 'InvalidStateError') throw trouble;
+      database = await reconnect();
+      return work();
+    }
+  }
+  /** @param {string[]} stores @param {(transaction: IDBTransaction) => void} work @returns {Promise<void>} */
+  const write = (stores, work) =>
+    connected(async () => {
+      // strict: "kept in this browser" must also be true after a power cut
+      const transaction = database.transaction(stores, 'readwrite', { durability: 'strict' });
+      work(transaction);
+      return finished(transaction);
+    });
   /** @param {string} store */
-  const read = (store) => result(database.transaction(store).objectStore(store).getAll());
+  const read = (store) => connected(async () => result(database.transaction(store).objectStore(store).getAll()));
   return {
     lasting: true,
     add: (ops) => write(['ops'], (t) => ops.forEach((op) => t.objectStore('ops').add(op))),
     all: () => read('ops'),
-    remove: (ops) => write(['ops'], (t) => ops.forEach((op) => t.objectStore('ops').delete(Number(op.seq)))),
+    remove: (ops) => write(['ops'], (t) => ops.forEach((op) => op.seq && t.objectStore('ops').delete(op.seq))),
     hand: (ops, tab) => write(['ops'], (t) => ops.forEach((op) => t.objectStore('ops').put({ ...op, tab }))),
     refuse: (refusals) =>
       write(['ops', 'refused'], (t) =>
         refusals.forEach((refusal) => {
-          t.objectStore('ops').delete(Number(refusal.op.seq));
+          if (refusal.op.seq) t.objectStore('ops').delete(refusal.op.seq); // none: the disk did not take it before
           t.objectStore('refused').add(refusal);
         }),
       ),

@@ -19,9 +19,10 @@ export function emptiness(state) {
   if (!liveClasses(state).length) return 'no classes';
   if (!server.round) return 'no round';
   if (server.round.complete) return 'complete';
+  if (link === 'away' || link === 'replaced') return link;
   if (state.waiting || state.seen < state.saved) return 'soon';
   if (dry) return state.elsewhere && server.round.remaining <= state.elsewhere ? 'in another tab' : 'with others';
-  return link === 'away' || link === 'replaced' ? link : 'loading';
+  return 'loading';
 }
 
 /** @param {string} symbol @param {string} title @param {(string|Node|null|false)[]} rest */

@@ -40,22 +40,38 @@ export function requestFor(batch) {
  * @param {string} needs.tab                      this tab's name: a tab sends its own operations, in their order
  * @param {(ops: Op[]) => void} needs.saved       told after the commit
  * @param {(refusals: Refusal[]) => void} needs.refused
- * @param {(waiting: number, trouble: Error|null) => void} needs.changed
+ * @param {(waiting: number, trouble: Error|null, unkept: number) => void} needs.changed   unkept: how many of them the disk has not taken
  */
 export function makeOutbox({ disk, post, tab, saved, refused, changed }) {
   let coming = 0; // operations on their way to the disk: from the first moment they are not saved yet
   let kept = 0; // operations that are known to be on the disk
+  /** @type {Op[]} */ let unkept = []; // operations that the disk did not take: sent all the same
+  /** @type {Set<string>} */ const over = new Set(); // keys that are committed, and that the disk has not let go of
   let running = false;
   let again = false;
   let wait = FIRST_WAIT;
   /** @type {ReturnType<typeof setTimeout>|undefined} */ let timer;
 
-  const own = async () => (await disk.all()).filter((op) => op.tab === tab);
-  /** @param {number} count on the disk @param {Error|null} [trouble] */
-  function tell(count, trouble = null) {
-    kept = count;
-    changed(kept + coming, trouble);
+  /** This tab's operations that wait; where the disk cannot be read, those that it did not take. @returns {Promise<Op[]>} */
+  async function own() {
+    try {
+      const ops = (await disk.all()).filter((op) => op.tab === tab && !over.has(op.key));
+      drop(ops); // what the disk has taken after all
+      kept = ops.length;
+      return unkept.length ? [...ops, ...unkept].sort((a, b) => (a.at ?? 0) - (b.at ?? 0)) : ops;
+    } catch (trouble) {
+      if (unkept.length) return [...unkept];
+      throw trouble;
+    }
   }
+
+  /** Of all tabs. */
+  const stored = () => disk.all().catch(() => /** @type {Op[]} */ ([])); // a fault of the disk passes, or it is noticed when something is added
+
+  /** @param {Error|null} [trouble] */
+  const tell = (trouble = null) => changed(kept + unkept.length + coming, trouble, unkept.length);
+  /** @param {Op[]} ops that are kept or concluded */
+  const drop = (ops) => (unkept = unkept.filter((op) => !ops.some((other) => other.key === op.key)));
 
   /** @param {Op[]} batch */
   async function send(batch) {
@@ -83,13 +99,15 @@ export function makeOutbox({ disk, post, tab, saved, refused, changed }) {
 
   /** @param {Op[]} ops */
   async function done(ops) {
-    await disk.remove(ops);
+    drop(ops);
+    if (ops.some((op) => op.seq)) await disk.remove(ops).catch(() => ops.forEach((op) => over.add(op.key))); // the next page sends them again, under the same keys
     saved(ops);
   }
 
   /** @param {Refusal[]} refusals */
   async function refuse(refusals) {
     await disk.refuse(refusals);
+    drop(refusals.map(({ op }) => op));
     refused(refusals);
   }
 
@@ -102,16 +120,17 @@ export function makeOutbox({ disk, post, tab, saved, refused, changed }) {
       while (again) {
         again = false;
         for (let ops = await own(); ops.length; ops = await own()) {
-          tell(ops.length);
+          tell();
           await send(nextBatch(ops));
           wait = FIRST_WAIT;
         }
       }
-      tell(0);
+      tell();
     } catch (trouble) {
-      tell((await own()).length, /** @type {Error} */ (trouble));
+      await own().catch(() => {}); // some may have been taken
       timer = setTimeout(flush, wait);
       wait = Math.min(2 * wait, LONGEST_WAIT);
+      tell(/** @type {Error} */ (trouble));
     } finally {
       running = false;
     }
@@ -119,26 +138,38 @@ export function makeOutbox({ disk, post, tab, saved, refused, changed }) {
 
   return {
     flush,
-    waiting: own,
+    waiting: () => own().catch(() => /** @type {Op[]} */ ([])),
 
-    /** Returns when the operations are on disk; they are sent in the background. @param {Op[]} ops */
+    /** Images that wait with an answer of one person, in any tab. @param {string} annotator */
+    async answersOf(annotator) {
+      const ops = [...(await stored()), ...unkept];
+      return new Set(ops.filter((op) => op.type === 'answer' && op.annotator === annotator).map((op) => op.image));
+    },
+
+    /** Returns when the operations are on disk, or the disk has failed; they are sent in the background. @param {Op[]} ops */
     async add(ops) {
       coming += ops.length;
-      tell(kept);
-      await disk.add(ops).finally(() => (coming -= ops.length));
+      tell();
+      try {
+        await disk.add(ops);
+      } catch {
+        unkept.push(...ops);
+      } finally {
+        coming -= ops.length;
+      }
       void flush();
     },
 
     /** Take over what tabs that are no more have left behind. @param {Set<string>} living */
     async adopt(living) {
-      const orphans = (await disk.all()).filter((op) => op.tab !== tab && !living.has(op.tab));
-      if (orphans.length) await disk.hand(orphans, tab);
+      const orphans = (await stored()).filter((op) => op.tab !== tab && !living.has(op.tab));
+      if (orphans.length) await disk.hand(orphans, tab).catch(() => {}); // tried again with the next roll call
       void flush();
       return orphans;
     },
 
     /** Whether there are operations of other tabs, living or not. */
-    strays: async () => (await disk.all()).some((op) => op.tab !== tab),
+    strays: async () => (await stored()).some((op) => op.tab !== tab),
 
     refusals: () => disk.refused(),
     /** Forget what somebody has seen refused; what was refused since then stays. @param {Refusal[]} seen */

@@ -76,10 +76,10 @@ export async function startSession(campaign, alsoHeld) {
     void showRefusals();
   }
 
-  /** @param {number} waiting @param {Error|null} trouble */
-  function changed(waiting, trouble) {
-    store.set({ waiting });
-    if (trouble) note(trouble);
+  /** @param {number} waiting @param {Error|null} trouble @param {number} unkept */
+  function changed(waiting, trouble, unkept) {
+    store.set({ waiting, lasting: disk.lasting && !unkept });
+    if (trouble && !(trouble instanceof DOMException)) note(trouble); // after a fault of the disk the outbox tries again
   }
 
   /** Begin, or begin anew under another name: earlier answers first, then images. */
