@@ -81,6 +81,62 @@ def test_two_tabs_of_one_person_share_the_work(page: Page, make_site: MakeSite) 
     assert Counter(key for key, _, _, _ in site.events()) == Counter(seen)
 
 
+HOLD_ANSWERS = """
+const real = window.fetch;
+const go = new Promise((resolve) => { window.letGo = resolve; });
+window.fetch = async (path, options) => {
+  if (String(path).endsWith('/api/answers')) await go;
+  return real(path, options);
+};
+"""
+
+
+def answer_in_two_tabs(page: Page, site: Site) -> tuple[str, str, list[str]]:
+    """One answer in each tab, both of two images; the first tab's is on its way. Gives the tabs and the images."""
+    page.open(site)
+    here = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")
+    there = page.driver.current_window_handle
+    page.driver.get(f"http://127.0.0.1:{site.port}/")
+    page.ready().wait_shown()
+    page.driver.switch_to.window(here)
+    page.run(HOLD_ANSWERS)
+    first = page.answer("2")
+    page.driver.switch_to.window(there)
+    second = page.answer("2")
+    page.wait_saved()
+    return here, there, [first, second]
+
+
+def test_an_image_whose_answer_is_being_saved_in_one_tab_is_not_shown_in_another(
+    page: Page, make_site: MakeSite
+) -> None:
+    site = make_site(images=2)
+    here, there, seen = answer_in_two_tabs(page, site)
+    page.wait_empty("in another tab")
+    page.driver.switch_to.window(here)
+    page.wait_empty("soon")
+    page.run("window.letGo()")
+    page.wait_empty("complete")
+    page.driver.switch_to.window(there)
+    page.wait_empty("complete")
+    assert Counter(key for key, _, _, _ in site.events()) == Counter(seen)
+
+
+def test_an_answer_that_a_closed_tab_has_left_is_sent_and_its_image_not_shown_again(
+    page: Page, make_site: MakeSite
+) -> None:
+    site = make_site(images=2)
+    here, there, seen = answer_in_two_tabs(page, site)
+    page.wait_empty("in another tab")
+    page.driver.switch_to.window(here)
+    page.driver.close()
+    page.driver.switch_to.window(there)
+    page.until(lambda: page.shown() or len(site.events()) == 2, "the other tab has sent it")
+    page.wait_empty("complete")
+    assert Counter(key for key, _, _, _ in site.events()) == Counter(seen)
+
+
 def test_undo_in_one_tab_takes_back_what_was_said_there(page: Page, make_site: MakeSite) -> None:
     site = make_site(images=12)
     page.open(site)

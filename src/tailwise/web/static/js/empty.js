@@ -55,7 +55,7 @@ const MESSAGES = {
   complete: ({ server }, next) =>
     message('check', `Round ${server?.round?.id} is complete`, `${answeredText(server?.round)}, and all of it is on disk. Now the model learns from it and chooses the images that help most.`, next, conflictHint(server?.conflicts ?? 0), backHint()),
   soon: () => message('check', 'Saving …', 'The last answers are on their way.'),
-  'in another tab': ({ elsewhere }) => message('images', 'The rest is in your other tab', `${counted(elsewhere, 'image is', 'images are')} open there.`),
+  'in another tab': ({ elsewhere }) => message('images', 'The rest is in your other tab', `${counted(elsewhere, 'image is', 'images are')} open there, or being saved.`),
   'with others': ({ server }) =>
     message('people', 'Nothing left for you in this round', `${counted(server?.round?.remaining ?? 0, 'image still waits', 'images still wait')}: for answers of other people, or with people who hold them now. What they leave comes back here by itself.`, backHint()),
 };

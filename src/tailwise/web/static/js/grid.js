@@ -15,7 +15,7 @@ const COUNT = 48;
  * @param {(said: import('./answering.js').Said[]) => Promise<void>} acts.sayAll
  * @param {(images: string[]) => void} acts.release
  * @param {() => Promise<void>} acts.quiet   when nothing waits in the outbox any more
- * @param {{held: () => Set<string>, claim: () => void}} acts.tabs
+ * @param {{moment: () => number, held: (since?: number) => Set<string>, claim: () => void}} acts.tabs
  */
 export function makeGrid({ sayAll, release, quiet, tabs }) {
   const place = byId('grid');
@@ -34,10 +34,11 @@ export function makeGrid({ sayAll, release, quiet, tabs }) {
   /** @param {number} id @returns {Promise<Picture[]>} */
   async function fetchClass(id) {
     const { annotator } = store.get();
+    const asked = tabs.moment();
     const reply = await post('/api/grid', { annotator, class_id: id, count: COUNT });
     const done = new Set(store.get().line.items.filter((item) => item.answers.length).map((item) => item.key));
     const sure = (/** @type {Picture} */ one) => one.prelabel?.confidence ?? 0;
-    const elsewhere = tabs.held();
+    const elsewhere = tabs.held(asked);
     const open = (reply.images ?? []).filter((/** @type {Picture} */ { key }) => !done.has(key) && !left.has(key) && !elsewhere.has(key));
     return open.sort((/** @type {Picture} */ a, /** @type {Picture} */ b) => sure(b) - sure(a));
   }

@@ -16,7 +16,7 @@ let drained = 0; // when the server last had nothing new
 let active = Date.now();
 let given = false; // whether the images went back after a pause
 
-/** @typedef {{held: () => Set<string>, claim: () => void, hungry: () => void}} Tabs */
+/** @typedef {{moment: () => number, held: (since?: number) => Set<string>, claim: () => void, hungry: () => void}} Tabs */
 
 /**
  * @param {object} needs
@@ -34,13 +34,13 @@ export function makeLease({ tabs, tab, pending, alsoHeld }) {
     if (asking || given || !begun || !server?.round || (enough && !renew)) return;
     asking = true;
     try {
-      const elsewhere = new Set([...tabs.held(), ...alsoHeld()]);
-      const unsent = await pending();
-      const held = mine + elsewhere.size + unsent.size; // the server gives these first, and renews them
+      const asked = tabs.moment();
+      const taken = new Set([...tabs.held(), ...alsoHeld(), ...(await pending())]);
+      const held = mine + taken.size; // the server gives these first, and renews them
       const count = Math.max(1, Math.min(MOST, held + (enough ? 0 : CHUNK)));
       const skipped = skips(store.get().line);
       const reply = await post('/api/lease', { annotator, count, tab });
-      if (store.get().annotator === annotator) take(reply.images ?? [], elsewhere, unsent, skipped, !enough);
+      if (store.get().annotator === annotator) take(reply.images ?? [], new Set([...taken, ...tabs.held(asked), ...alsoHeld()]), skipped, !enough);
     } catch (trouble) {
       note(trouble);
     } finally {
@@ -48,15 +48,16 @@ export function makeLease({ tabs, tab, pending, alsoHeld }) {
     }
   }
 
-  /** @param {import('./types.js').Picture[]} images @param {Set<string>} elsewhere @param {Set<string>} unsent @param {Set<string>} skipped what the server knew as skipped when it was asked @param {boolean} more whether more were wanted */
-  function take(images, elsewhere, unsent, skipped, more) {
-    const fresh = images.filter((image) => !elsewhere.has(image.key) && !unsent.has(image.key));
+  /** @param {import('./types.js').Picture[]} images @param {Set<string>} taken images in other tabs, in the grid, or with an answer under way @param {Set<string>} skipped what the server knew as skipped when it was asked @param {boolean} more whether more were wanted */
+  function take(images, taken, skipped, more) {
+    const fresh = images.filter((image) => !taken.has(image.key));
     const line = forgotten(store.get().line, new Set(fresh.map((image) => image.key).filter((key) => skipped.has(key))));
     const longer = withPictures(line, fresh);
     const atEnd = line.cursor >= line.items.length;
     if (more && longer.items.length === line.items.length) drained = Date.now();
     const dry = open(longer).length === 0;
     const news = dry && !store.get().dry;
+    const elsewhere = new Set([...tabs.held(), ...alsoHeld()]);
     store.set({ line: atEnd ? toOpen(longer) : longer, dry, elsewhere: elsewhere.size });
     if (longer.items.length > line.items.length) tabs.claim();
     if (news && elsewhere.size > 1) tabs.hungry();

@@ -28,13 +28,14 @@ export async function startSession(campaign, alsoHeld) {
     answered: drop,
     hungry: share,
     changed: () => void (store.get().dry && lease.refill()),
+    left: (living) => void (store.get().begun && outbox.adopt(living)),
   });
   // A page that was left while it was making the database keeps it shut as long as the browser keeps the page;
   // a word on the channel makes the browser drop such a page, so it comes before the disk.
   const living = await tabs.rollCall();
   const disk = await openDisk(campaign);
   const outbox = makeOutbox({ disk, post, tab, saved, refused, changed });
-  const pending = async () => new Set((await outbox.waiting()).filter((op) => op.type === 'answer').map((op) => op.image));
+  const pending = () => outbox.answersOf(store.get().annotator);
   const lease = makeLease({ tabs, tab, pending, alsoHeld });
   const answering = makeAnswering(outbox, tab, tabs);
   /** As the disk has them: others may have been refused, or sent again, while this was asked. */
@@ -64,6 +65,7 @@ export async function startSession(campaign, alsoHeld) {
     const { line, saved: before } = store.get();
     store.set({ line: committed(line, new Set(ops.map((op) => op.key))), saved: before + ops.length });
     paced(ops.filter((op) => op.type === 'answer').length);
+    tabs.concluded(ops.map((op) => op.image));
     // An image whose answer was taken back is to be held again.
     void lease.refill({ renew: ops.some((op) => op.type === 'undo') });
     void look();
@@ -71,6 +73,7 @@ export async function startSession(campaign, alsoHeld) {
 
   /** @param {Refusal[]} refusals */
   function refused(refusals) {
+    tabs.concluded(refusals.map(({ op }) => op.image));
     const undone = refusals.filter(({ op }) => op.type === 'undo');
     for (const { message } of undone) toast(`Not undone: ${message}`, { tone: 'bad', lasts: 6_000 });
     void showRefusals();

@@ -13,19 +13,31 @@ const ROLL_CALL = 150; // ms; also a tab in the background answers at once
  * @param {(images: string[]) => void} needs.answered    images that another tab has answered
  * @param {() => void} needs.hungry                      another tab has none left, and asks for some of these
  * @param {() => void} needs.changed                     another tab holds other images than before
+ * @param {(living: Set<string>) => void} needs.left     another tab was closed; gives the names of those that are open
  */
-export function makeTabs({ campaign, tab, mine, yielded, answered, hungry, changed }) {
+export function makeTabs({ campaign, tab, mine, yielded, answered, hungry, changed, left }) {
   /** @type {Map<string, Peer>} */
   const peers = new Map();
   /** @type {Set<string>} */ const heard = new Set(); // since the last roll call
+  /** @type {Set<string>} */ const unsaved = new Set(); // images answered here: held until the server has committed the answer
+  /** @type {Map<string, number>} */ const released = new Map(); // images that other tabs have held, each with the message until which it was so
+  let messages = 0; // heard so far
   const channel = new BroadcastChannel(`tailwise-${campaign}`);
   /** @param {string} what @param {object} [more] */
-  const say = (what, more = {}) => channel.postMessage({ what, from: tab, ...mine(), ...more });
+  function say(what, more = {}) {
+    const { annotator, images } = mine();
+    channel.postMessage({ what, from: tab, annotator, images: [...images, ...unsaved], ...more });
+  }
+
+  const living = () => new Set([tab, ...peers.keys()]);
 
   /** @param {any} message */
   function hear({ what, from, annotator, images, gone }) {
+    messages += 1;
+    for (const image of peers.get(from)?.images ?? []) released.set(image, messages);
     if (what === 'gone') {
       peers.delete(from);
+      left(living());
       return changed();
     }
     heard.add(from);
@@ -57,7 +69,7 @@ export function makeTabs({ campaign, tab, mine, yielded, answered, hungry, chang
       say('who');
       await new Promise((resolve) => setTimeout(resolve, ROLL_CALL));
       for (const name of peers.keys()) if (!heard.has(name)) peers.delete(name);
-      return new Set([tab, ...peers.keys()]);
+      return living();
     },
 
     /** Tell the others what this tab holds now. */
@@ -65,14 +77,31 @@ export function makeTabs({ campaign, tab, mine, yielded, answered, hungry, chang
     hungry: () => say('hungry'),
     leave: () => say('gone'),
 
-    /** @param {string[]} gone images that this tab has just answered */
-    answered: (gone) => say('answered', { gone }),
+    /** @param {string[]} gone images that this tab has just answered; it holds them until they are saved or refused */
+    answered(gone) {
+      for (const image of gone) unsaved.add(image);
+      say('answered', { gone });
+    },
 
-    /** Images that other tabs of the same person hold. @returns {Set<string>} */
-    held() {
+    /** @param {string[]} images whose answers the server has committed or refused */
+    concluded(images) {
+      for (const image of images) unsaved.delete(image);
+      say('here');
+    },
+
+    /** Messages heard so far: a moment, for `held`. */
+    moment: () => messages,
+
+    /**
+     * Images that other tabs of the same person hold, and those that any tab has let go of since a moment: a reply to
+     * a request of that moment may still offer them.
+     * @param {number} [since] a moment @returns {Set<string>}
+     */
+    held(since = Infinity) {
       const { annotator } = mine();
       const same = [...peers.values()].filter((peer) => peer.annotator === annotator);
-      return new Set(same.flatMap((peer) => [...peer.images]));
+      const lately = [...released].filter(([, when]) => when > since).map(([image]) => image);
+      return new Set([...same.flatMap((peer) => [...peer.images]), ...lately]);
     },
   };
 }
