@@ -63,8 +63,8 @@ def scaling(path: str) -> Answer:
     answer: Answer = {}
     matrix = open_proba(path)
     budget = matrix.shape[0] // BUDGET_SHARE
-    tailwise.select(path, budget, balance=1.0)  # the file is in memory from now on, for both
-    here = tailwise.select(path, budget, balance=1.0)
+    tailwise.select(path, budget, balance=1.0, score="entropy")  # the file is in memory from now on, for both
+    here = tailwise.select(path, budget, balance=1.0, score="entropy")
     with connect("ray", cpus=2) as cluster:
         for shards in SHARDS:
             hands = RayHands(matrix, cluster, shards, threads=1)
@@ -74,7 +74,7 @@ def scaling(path: str) -> Answer:
             answer[f"question {shards}"] = median(timed(lambda: rows.ask_all("drop", [])).seconds for _ in range(TURNS))  # noqa: B023 - called at once
             answer[f"pass {shards}"] = median(timed(lambda: rows.priced(cost, y)).seconds for _ in range(5))  # noqa: B023 - called at once
             hands.close()
-        there = tailwise.select(path, budget, balance=1.0, engine="ray", shards=2)
+        there = tailwise.select(path, budget, balance=1.0, engine="ray", shards=2, score="entropy")
     answer["same"] = bool(np.array_equal(here.indices, there.indices))
     answer |= {"local seconds": here.seconds, "ray seconds": there.seconds}
     return answer

@@ -64,10 +64,10 @@ def _beside_quotas(instance: Instance) -> Iterator[Measured]:
     scores = -costs(proba)
     rng = np.random.default_rng(instance.seed)
     batches = {
-        "entropy alone": (tailwise.select(proba, instance.budget, balance=0.0).indices, ""),
+        "entropy alone": (tailwise.select(proba, instance.budget, balance=0.0, score="entropy").indices, ""),
         "small-text's quotas": (class_balancer(proba, scores, instance.budget, rng), TRANSCRIBED),
-        "ours, λ = 1": (tailwise.select(proba, instance.budget, balance=1.0).indices, ""),
-        "ours, λ = auto": (tailwise.select(proba, instance.budget, balance="auto").indices, ""),
+        "ours, λ = 1": (tailwise.select(proba, instance.budget, balance=1.0, score="entropy").indices, ""),
+        "ours, λ = auto": (tailwise.select(proba, instance.budget, balance="auto", score="entropy").indices, ""),
     }
     sheet = Sheet(NAME, instance.name, instance.seed)
     most = np.sort(scores)[-instance.budget :].sum()

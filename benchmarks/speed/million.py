@@ -42,7 +42,7 @@ def solve(path: str, budget: int) -> Answer:
     proba = np.load(path)
     one_pass = pass_seconds(proba)
     started = time.perf_counter()
-    batch = tailwise.select(proba, budget, balance=1.0, gap=1e-5)
+    batch = tailwise.select(proba, budget, balance=1.0, gap=1e-5, score="entropy")
     seconds = time.perf_counter() - started
     return {
         "gap": batch.gap, "status": batch.status, "seconds": seconds, "pass": one_pass,

@@ -130,7 +130,7 @@ def _passes_once(beside: Beside) -> list[Asked]:
 def _select(path: str) -> Any:  # noqa: ANN401 - a Selection; loaded when used
     import tailwise
 
-    return tailwise.select(path, np.load(path, mmap_mode="r").shape[0] // BUDGET_SHARE, balance=1.0)
+    return tailwise.select(path, np.load(path, mmap_mode="r").shape[0] // BUDGET_SHARE, balance=1.0, score="entropy")
 
 
 @dataclass(frozen=True, slots=True)

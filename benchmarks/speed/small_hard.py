@@ -27,7 +27,7 @@ def _one(instance: Instance, run: Run) -> Iterator[Measured]:
 
     proba, _ = generate(instance)
     sheet = Sheet(NAME, instance.name, instance.seed)
-    run_once = timed(lambda: tailwise.select(proba, instance.budget, balance=1.0, gap=1e-5))
+    run_once = timed(lambda: tailwise.select(proba, instance.budget, balance=1.0, gap=1e-5, score="entropy"))
     batch = run_once.result
     yield sheet.at_most("seconds", run_once.seconds, 5.0)
     yield sheet.tell("processor seconds", run_once.processor_seconds)

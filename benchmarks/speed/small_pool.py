@@ -30,7 +30,7 @@ def warm_up() -> None:
     import tailwise
 
     proba, _ = generate(Instance(2_000, 10, 99))
-    tailwise.select(proba, 100, balance=1.0, gap=1e-5)
+    tailwise.select(proba, 100, balance=1.0, gap=1e-5, score="entropy")
 
 
 def _one(instance: Instance, run: Run, *, with_peers: bool) -> Iterator[Measured]:
@@ -38,7 +38,7 @@ def _one(instance: Instance, run: Run, *, with_peers: bool) -> Iterator[Measured
 
     proba, _ = generate(instance)
     sheet = Sheet(NAME, instance.name, instance.seed)
-    run_once = timed(lambda: tailwise.select(proba, instance.budget, balance=1.0, gap=1e-4))
+    run_once = timed(lambda: tailwise.select(proba, instance.budget, balance=1.0, gap=1e-4, score="entropy"))
     batch, seconds = run_once.result, run_once.seconds
     ours = objective(instance, proba, batch.indices)
     yield sheet.at_most("gap", batch.gap, 1e-4, batch.status)

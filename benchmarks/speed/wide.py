@@ -50,7 +50,7 @@ def solve(path: str, budget: int) -> Answer:
 
     watch = Watch()
     watch.start()
-    ran = timed(lambda: tailwise.select(path, budget, balance=1.0, gap=1e-4))
+    ran = timed(lambda: tailwise.select(path, budget, balance=1.0, gap=1e-4, score="entropy"))
     watch.done.set()
     watch.join()
     return {

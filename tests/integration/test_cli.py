@@ -120,6 +120,30 @@ def test_select_picks_what_the_library_picks(proba: np.ndarray, capsys: pytest.C
         assert answer[name] == batch.to_dict()[name]
 
 
+def test_embeddings_logits_and_a_strategy_are_those_of_the_library(
+    proba: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    around, labelled = rng.normal(size=(len(proba), 6)), rng.normal(size=(40, 6))
+    np.save("pool.npy", around)
+    np.save("labelled.npy", labelled)
+    counts = ["--counts", "20,12,6,2,0", "--json"]
+    assert select(*counts, "--embeddings", "pool.npy", "--labelled-embeddings", "labelled.npy") == 0
+    boundary = tailwise.select(
+        proba, 12, counts=[20, 12, 6, 2, 0], embeddings=around, labelled_embeddings=labelled
+    ).to_dict()  # fmt: skip
+    answer = json_of(capsys)
+    assert (answer["method"], answer["indices"]) == ("boundary", boundary["indices"])
+    assert select(*counts) == 0
+    plain = json_of(capsys)
+    assert plain["method"] == "base"
+    assert select(*counts, "--strategy", "base") == 0
+    assert json_of(capsys)["indices"] == plain["indices"]
+    np.save("logits.npy", np.log(proba))
+    assert run(["select", "logits.npy", "-b", "12", "--logits", *counts]) == 0
+    assert json_of(capsys)["indices"] == plain["indices"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "target"),
     [
@@ -132,8 +156,8 @@ def test_select_picks_what_the_library_picks(proba: np.ndarray, capsys: pytest.C
 def test_every_kind_of_target_is_that_of_the_library(
     proba: np.ndarray, arguments: list[str], target: tailwise.Target, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert select(*arguments, "--balance", "1", "--json") == 0
-    batch = tailwise.select(proba, 12, target=target, balance=1.0)
+    assert select(*arguments, "--score", "entropy", "--balance", "1", "--json") == 0
+    batch = tailwise.select(proba, 12, target=target, balance=1.0, score="entropy")
     answer = json_of(capsys)
     assert answer["target"] == batch.target.tolist()
     assert answer["target_high"] == batch.target_high.tolist()

@@ -127,8 +127,8 @@ def test_shards_in_a_bucket_are_selected_from_on_a_cluster(pool: str) -> None:
 
 @pytest.mark.parametrize("key", ["shards", "dataset", "proba.npy", "proba.parquet"])
 def test_picks_are_those_from_the_array(pool: str, key: str) -> None:
-    wanted = tailwise.select(PROBA, 12, counts=COUNTS, balance=1.0)
-    found = tailwise.select(f"{pool}/{key}", 12, counts=COUNTS, balance=1.0)
+    wanted = tailwise.select(PROBA, 12, counts=COUNTS, balance=1.0, score="entropy")
+    found = tailwise.select(f"{pool}/{key}", 12, counts=COUNTS, balance=1.0, score="entropy")
     assert found.indices.tolist() == wanted.indices.tolist()
 
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_read_is_named(url: str, message: str) -> None:
 @pytest.mark.usefixtures("pool")
 def test_rows_that_are_no_distributions_are_named() -> None:
     with pytest.raises(BadProbabilities, match="row 0 sums to 2"):
-        tailwise.select("s3://pool/doubled", 3)
+        tailwise.select("s3://pool/doubled", 3, score="entropy")
 
 
 def test_wrong_credentials_are_told_without_showing_them(server: str, pool: str) -> None:
@@ -199,7 +199,7 @@ def test_an_object_that_vanishes_after_opening_is_named(server: str, pool: str) 
 def test_the_command_line_takes_a_url(pool: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["select", f"{pool}/shards", "--budget", "12", "--balance", "1", "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)["indices"]
-    assert found == tailwise.select(PROBA, 12, balance=1.0).indices.tolist()
+    assert found == tailwise.select(PROBA, 12, balance=1.0, score="entropy").indices.tolist()
     assert run(["select", f"{pool}/absent", "--budget", "12"]) == 3
     assert "nothing at s3://pool/absent" in capsys.readouterr().err
     assert run(["path", f"{pool}/dataset", "--budget", "12", "--lams", "0.5,1", "--json", "--quiet"]) == 0

@@ -30,7 +30,7 @@ def frame() -> pd.DataFrame:
 
 
 def picks(proba: Any, **arguments: Any) -> list[int]:  # noqa: ANN401 - whatever a user may give
-    return tailwise.select(proba, 20, balance=1.0, **arguments).indices.tolist()
+    return tailwise.select(proba, 20, balance=1.0, **({"score": "entropy"} | arguments)).indices.tolist()
 
 
 BY_POSITION = picks(pool(), counts=COUNTS)
@@ -73,12 +73,16 @@ def test_columns_that_are_numbers_in_another_order_are_names() -> None:
 
 def test_targets_go_by_name_too() -> None:
     wanted = pd.Series([2.0, 3.0, 5.0, 10.0], index=CLASSES)
-    expected = tailwise.select(pool(), 20, target=wanted.to_numpy())
+    expected = tailwise.select(pool(), 20, target=wanted.to_numpy(), score="entropy")
     for target in (wanted[::-1], wanted.to_dict(), tailwise.Target.counts(wanted[::-1])):
-        assert tailwise.select(frame(), 20, target=target).indices.tolist() == expected.indices.tolist()
-    shares = tailwise.select(frame(), 20, target=tailwise.Target.shares({"owl": 1, "rook": 3}))
+        assert (
+            tailwise.select(frame(), 20, target=target, score="entropy").indices.tolist() == expected.indices.tolist()
+        )
+    shares = tailwise.select(frame(), 20, target=tailwise.Target.shares({"owl": 1, "rook": 3}), score="entropy")
     assert shares.target.tolist() == [5.0, 0.0, 0.0, 15.0]
-    ranges = tailwise.select(frame(), 20, target=tailwise.Target.ranges({"rook": 4}, pd.Series([9.0], index=["owl"])))
+    ranges = tailwise.select(
+        frame(), 20, target=tailwise.Target.ranges({"rook": 4}, pd.Series([9.0], index=["owl"])), score="entropy"
+    )
     assert ranges.target.tolist() == [0, 0, 0, 4]
     assert ranges.target_high.tolist() == [9, 20, 20, 20]
 
@@ -200,8 +204,8 @@ def test_bfloat16_is_widened_and_its_rows_sum_to_1() -> None:
     wide = rough.double().numpy()
     sums = wide.sum(axis=1, keepdims=True)
     assert np.abs(sums - 1).max() > 1e-3  # more than float32 may be off
-    batch = tailwise.select(rough.requires_grad_(), 30, balance=1.0)
-    exact = tailwise.select(wide / sums, 30, balance=1.0)
+    batch = tailwise.select(rough.requires_grad_(), 30, balance=1.0, score="entropy")
+    exact = tailwise.select(wide / sums, 30, balance=1.0, score="entropy")
     assert batch.objective == pytest.approx(exact.objective, rel=1e-3)
     np.testing.assert_allclose(batch.expected_counts, (wide / sums)[batch.indices].sum(axis=0), atol=1e-5)
     assert batch.bound <= batch.objective
@@ -216,7 +220,7 @@ def test_bfloat16_rows_that_are_not_probabilities_are_rejected() -> None:
 
 
 def test_logits_get_a_hint() -> None:
-    with pytest.raises(BadProbabilities, match="if these are logits, apply softmax first"):
+    with pytest.raises(BadProbabilities, match="if these are logits, give logits=True"):
         picks(np.log(pool()))
 
 
@@ -226,7 +230,7 @@ def test_logits_get_a_hint() -> None:
 def test_scores_and_weights_whose_sums_would_overflow_are_rejected() -> None:
     for arguments in ({"score": np.full(300, 1e308)}, {"balance": 1e308}, {"counts": [1e308] * 4}):
         with pytest.raises(BadInput, match=r"1e\+15|1e\+100"):
-            tailwise.select(pool(), 20, **arguments)  # type: ignore[arg-type] # numbers of many kinds
+            tailwise.select(pool(), 20, **({"score": "entropy"} | arguments))  # type: ignore[arg-type] # numbers of many kinds
     scores = np.linspace(-1e100, 1e100, 300)
     assert np.isfinite(tailwise.select(pool(), 20, score=scores).objective)
 

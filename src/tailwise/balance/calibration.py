@@ -106,10 +106,7 @@ class FittedCalibration:
 
     def apply(self, proba: Any) -> Any:  # noqa: ANN401 - arrays, tensors and tables of any library
         """Calibrated probabilities: a DataFrame with the same rows and columns for a DataFrame, else an array."""
-        rows = self.calibration.apply(_probabilities(proba, "proba", logits=self.logits))
-        if class_names(proba) is None or not hasattr(proba, "iloc"):
-            return rows
-        return type(proba)(rows, index=proba.index, columns=proba.columns)
+        return _like(proba, self.calibration.apply(_probabilities(proba, "proba", logits=self.logits)))
 
     @property
     def temperature(self) -> float:
@@ -161,6 +158,11 @@ def calibrate(
     return FittedCalibration(found, logits, measure_trust(proba, truth), measure_trust(found.apply(proba), truth))
 
 
+def softmaxed(logits: Any, name: str) -> Any:  # noqa: ANN401 - arrays, tensors and tables
+    """Probabilities of logits (n, C): a DataFrame for a DataFrame, else an array; None stays None."""
+    return None if logits is None else _like(logits, _probabilities(logits, name, logits=True))
+
+
 def trust_in(
     labelled_proba: object, labels: object, classes: int, names: tuple[Hashable, ...] | None = None
 ) -> tuple[Trust, Float64Array] | None:
@@ -183,6 +185,13 @@ def trust_in(
         raise BadInput("labelled_proba and proba have different columns; give both the same, in the same order")
     truth = _labels_of(labelled_proba, labels, proba)
     return warned(measure_trust(proba, truth), ADVICE), np.bincount(truth, minlength=classes).astype(np.float64)
+
+
+def _like(given: Any, rows: FloatArray) -> Any:  # noqa: ANN401 - a DataFrame of any library
+    """The rows as a DataFrame with the names of a given one; as they are where it is none."""
+    if class_names(given) is None or not hasattr(given, "iloc"):
+        return rows
+    return type(given)(rows, index=given.index, columns=given.columns)
 
 
 def _labels_of(labelled_proba: object, labels: object, proba: FloatArray) -> IntArray:
@@ -211,7 +220,8 @@ def _probabilities(values: object, name: str, *, logits: bool) -> FloatArray:
     if not np.isfinite(rows).all():
         raise BadInput(f"{name} holds NaN or infinity; leave such rows out")
     if logits:
-        powers = np.exp(rows.astype(np.float64) - rows.max(axis=1, keepdims=True))
+        exponents = rows.astype(np.float64 if rows.dtype == np.float64 else np.float32)
+        powers = np.exp(exponents - exponents.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
     sums = rows.sum(axis=1, dtype=np.float64)
     if (rows < 0).any() or (np.abs(sums - 1) > SUM_TOLERANCE).any():

@@ -47,9 +47,8 @@ Budget = Annotated[int, typer.Option("--budget", "-b", min=1, help="How many ima
 Counts = Annotated[
     str | None, typer.Option(help="Labels per class so far: .csv, .npy, .json, or a list such as 5,3,0.")
 ]
-Score = Annotated[
-    str, typer.Option(help="entropy, margin, least-confidence, or a .npy with one number per image, larger = better.")
-]
+SCORE = "entropy, margin, least-confidence, or a .npy with one number per image, larger = better."
+Score = Annotated[str, typer.Option(help=SCORE)]
 Wanted = Annotated[str | None, typer.Option("--target", help="Wanted counts of this batch: a file or a list.")]
 Shares = Annotated[str | None, typer.Option(help="Wanted shares of the labelled set: a file or a list.")]
 AtLeast = Annotated[str | None, typer.Option(help="Fewest per class in this batch: 5, or a list, or 7=41,8=3.")]
@@ -79,14 +78,24 @@ def select(
     proba: Proba,
     budget: Budget,
     counts: Counts = None,
-    score: Score = "entropy",
-    balance: Annotated[str, typer.Option(help="λ as a number, auto, paper, or a wish such as 'within 5%'.")] = "auto",
+    embeddings: Annotated[
+        str | None, typer.Option(help="Features of the pool, one row per image: .npy, .parquet, a folder of such.")
+    ] = None,
+    labelled_embeddings: Annotated[str | None, typer.Option(help="The same of the labelled images.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="See `tailwise strategies`; default: boundary with embeddings, else base.")
+    ] = None,
+    score: Annotated[str | None, typer.Option(help=f"The paper's program with a score: {SCORE}")] = None,
+    balance: Annotated[
+        str, typer.Option(help="auto, λ as a number, paper, or a wish such as 'within 5%'; 0: none.")
+    ] = "auto",
     target: Wanted = None,
     shares: Shares = None,
     at_least: AtLeast = None,
     at_most: AtMost = None,
     gap: Annotated[float, typer.Option(min=0, help="Relative gap to stop at.")] = 1e-4,
     time_limit: Annotated[float | None, typer.Option(min=0, help="Seconds; then the best batch so far.")] = None,
+    logits: Annotated[bool, typer.Option("--logits", help="The file holds logits, not probabilities.")] = False,
     seed: Seed = 0,
     engine: Engine = "local",
     shards: Shards = None,
@@ -99,12 +108,16 @@ def select(
     For example:
 
       tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
-      tailwise select proba.npy -b 500 --balance 'within 5%' --at-least 7=20
+      tailwise select proba.npy -b 500 --embeddings pool.npy --labelled-embeddings labelled.npy
+      tailwise select proba.npy -b 500 --score entropy --balance 'within 5%' --at-least 7=20
       tailwise select s3://bucket/shards --budget 100000 --engine ray
     """
     from . import commands
 
-    request = Request(proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards)
+    request = Request(
+        proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards,
+        strategy, embeddings, labelled_embeddings, logits,
+    )  # fmt: skip
     solving = {"balance": balance, "gap": gap, "time_limit": time_limit}
     commands.select(request, solving, out, commands.Form.of(as_json=as_json, quiet=quiet))
 

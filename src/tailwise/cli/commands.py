@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadInput
 from .outcome import WrongUsage
 from .progress import progress
-from .request import Request, read
+from .request import Request, choices, read
 
 if TYPE_CHECKING:
     from ..strategies.path import BalancePath
@@ -46,7 +46,7 @@ def select(request: Request, solving: dict[str, Any], out: Path | None, form: Fo
     with progress(quiet=form is Form.QUIET) as report:
         inputs = read(request)
         named = knows_names(request.proba)
-        batch = choose(inputs.proba, request.budget, report=report, **solving, **inputs.arguments)
+        batch = choose(inputs.proba, request.budget, report=report, **solving, **inputs.arguments, **choices(request))
     names = names_of(request.proba, batch.indices) if named else None
     if out is not None:
         write_picks(batch, out, names)

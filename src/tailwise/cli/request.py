@@ -20,7 +20,7 @@ class Request:
     proba: str  # a path or a URL, which a Path would mangle
     budget: int
     counts: str | None
-    score: str
+    score: str | None
     target: str | None
     shares: str | None
     at_least: str | None
@@ -28,6 +28,10 @@ class Request:
     seed: int
     engine: str
     shards: int | None
+    strategy: str | None = None
+    embeddings: str | None = None
+    labelled_embeddings: str | None = None
+    logits: bool = False
 
     @property
     def uniform(self) -> bool:
@@ -41,10 +45,16 @@ class Request:
         given = [option for option, value in kinds.items() if value is not None]
         if len(given) > 1:
             raise WrongUsage(f"{' and '.join(given)} say the same thing in different ways; give one of them")
-        if Path(self.score).suffix.lower() != ".npy":
+        if self.strategy is not None:
+            from ..strategies import STRATEGIES
+
+            STRATEGIES[self.strategy]  # an unknown name lists the known ones
+            if self.score is not None:
+                raise WrongUsage("--strategy and --score exclude each other; give one of them")
+        if self.score is not None and not _is_npy(self.score):
             from ..strategies.select import named_score
 
-            named_score(self.score)  # an unknown name lists the known ones
+            named_score(self.score)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,14 +69,13 @@ class Inputs:
 def read(request: Request) -> Inputs:
     """Open the probabilities, then read what is given per class."""
     from ..solve.source import open_proba
-    from .numbers import per_class, read_scores
+    from .numbers import per_class
 
     proba = open_proba(request.proba)
     classes = proba.shape[1]
     counts = None if request.counts is None else per_class(request.counts, "--counts", classes)
-    score = Path(request.score)
     arguments = {
-        "score": read_scores(score) if score.suffix.lower() == ".npy" else request.score,
+        "score": _score(request.score),
         "counts": counts,
         "target": _target(request, classes),
         "seed": request.seed,
@@ -74,6 +83,24 @@ def read(request: Request) -> Inputs:
         "shards": request.shards,
     }
     return Inputs(proba, counts, arguments)
+
+
+def choices(request: Request) -> dict[str, Any]:
+    """What `select` takes beside what it shares with `balance_path`."""
+    return {
+        "strategy": request.strategy, "embeddings": request.embeddings,
+        "labelled_embeddings": request.labelled_embeddings, "logits": request.logits,
+    }  # fmt: skip
+
+
+def _is_npy(score: str) -> bool:
+    return Path(score).suffix.lower() == ".npy"
+
+
+def _score(score: str | None) -> object:
+    from .numbers import read_scores
+
+    return read_scores(Path(score)) if score is not None and _is_npy(score) else score
 
 
 def _target(request: Request, classes: int) -> object:

@@ -39,7 +39,7 @@ def show_selection(
     """Headline, certificate, one line per class, notes, and where the picks are."""
     console = Console(highlight=False)
     rows, classes = inputs.proba.shape
-    method = request.score if batch.method == "scores" else batch.method
+    method = request.score or "" if batch.method == "scores" else batch.method
     chosen = "" if is_number(balance) else f" ({balance.strip()})"
     console.print(f"[bold]{len(batch):,} of {rows:,} images[/], {classes:,} class{'es' if classes != 1 else ''}")
     console.print(f"{plain(method)}, λ = {batch.lam:.4g}{plain(chosen)}, {batch.seconds:.2f} s")

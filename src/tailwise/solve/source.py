@@ -56,6 +56,6 @@ def scan(rows: Rows, score: Score | None = None) -> Column:
     if bad:
         shown = "; ".join(problems)
         more = f" (and {bad - len(problems):,} more)" if bad > len(problems) else ""
-        hint = "; if these are logits, apply softmax first" if 2 * bad > rows.size else ""
+        hint = "; if these are logits, give logits=True, or apply softmax first" if 2 * bad > rows.size else ""
         raise BadProbabilities(f"{shown}{more}. Each row must hold probabilities, ≥ 0 and summing to 1{hint}")
     return costs

@@ -7,7 +7,7 @@
 from .badge import Badge
 from .balanced_boundary import BalancedBoundary
 from .bald import Bald
-from .base import STRATEGIES, Strategy, make
+from .base import DEFAULT, STRATEGIES, WITHOUT_EMBEDDINGS, Strategy, make
 from .boundary import Boundary
 from .coreset import CoreSet
 from .direct import Direct
@@ -29,7 +29,9 @@ from .uherding import UHerding
 from .vaal import Vaal
 
 __all__ = [
+    "DEFAULT",
     "STRATEGIES",
+    "WITHOUT_EMBEDDINGS",
     "Badge",
     "BalancedBoundary",
     "Bald",

@@ -44,6 +44,8 @@ class Strategy(Protocol):
 
 
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
+DEFAULT = "boundary"  # where there are embeddings; docs/results/leaderboard says why
+WITHOUT_EMBEDDINGS = "base"
 Kind = TypeVar("Kind", bound="type[Any]")
 
 

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from ..balance.calibration import trust_in
+from ..balance.calibration import softmaxed, trust_in
 from ..balance.target import PerClass, Target
 from ..balance.trust import with_trust
-from ..inputs import class_names, in_row_order, per_row
+from ..errors import BadInput
+from ..inputs import class_names, in_row_order, per_class, per_row, real_array, shown
 from ..score.softmax import SCORES, Score
 from ..solve.engines import rows_on
+from ..solve.file_matrix import FileMatrix
+from ..solve.matrices import as_matrix
 from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort
 from ..solve.score_scale import score_scale, spread_of
 from ..solve.shards import Column, Rows
 from ..solve.solver import solve
 from ..solve.source import open_proba
-from ..types import Proba, Selection
+from ..solve.top_k import TopK
+from ..types import AnyMatrix, Predictions, Proba, Selection
 from .task import Task, make_task
+
+SPARSE_SCORE = "margin"  # where only the largest probabilities are kept, distances to most borders are unknown
 
 
 def select(
     proba: Proba,
     budget: int,
     *,
-    score: str | ArrayLike = "entropy",
+    strategy: str | None = None,
+    score: str | ArrayLike | None = None,
+    embeddings: AnyMatrix | None = None,
+    labelled_embeddings: AnyMatrix | None = None,
     counts: PerClass = None,
     target: Target | PerClass = None,
     balance: Balance = "auto",
+    logits: bool = False,
     gap: float = 1e-4,
     time_limit: float | None = None,
     seed: int = 0,
@@ -41,7 +52,8 @@ def select(
 ) -> Selection:
     """Choose the images to label next: informative, class-balanced, with a certificate.
 
-    Minimises uᵀz + λ·‖Ω − Pᵀz‖₁ over batches z of `budget` images, u = −score, P = proba.
+    With `embeddings` the strategy is "boundary", without them "base"; docs/strategies.md says why. With a `score` it is
+    the program of the paper: the batch z of `budget` images that minimises uᵀz + λ·‖Ω − Pᵀz‖₁, u = −score, P = proba.
 
     Parameters
     ----------
@@ -49,14 +61,19 @@ def select(
         numpy.memmap, a `TopK`, or a path or URL to .npy, .parquet, a folder of such, or a saved `TopK`
         (docs/select.md).
     budget: how many images to choose.
+    strategy: a registered strategy (`tailwise strategies` lists them). For one with settings of its own, or one that
+        needs more than embeddings, use `tailwise.strategies.make`.
     score: a registered score ("entropy", "margin", "least-confidence"), or an array (N,), larger = more informative.
+    embeddings: (N, d) what the model's last hidden layer says of the pool, in any form that `proba` may have.
+    labelled_embeddings: (L, d) the same of the labelled images; may be left out where nothing is labelled.
     counts: (C,) labelled images per class so far; default none. A dict or a pandas Series goes by class name, where
         `proba` is a DataFrame, or by class number; classes that it leaves out have none.
     target: None: every class equally often in the labelled set (Eq. 4). An array (C,): wanted counts of this batch.
         A `Target`: any shares of the labelled set, or per-class ranges.
-    balance: λ ≥ 0; "auto": a fifth of the spread of the scores, in one solve; "paper": the paper's rule, a sweep; or a
-        wish such as "within 5%": the smallest λ whose expected counts are that close to the target (l1 distance beyond
-        what the budget forces, in percent of the budget).
+    balance: how strongly to balance. "auto" keeps the target where a strategy has quotas, and with a score is λ =
+        a fifth of the spread of the scores; a number is λ; 0 does not balance; "paper" is the paper's rule; "within 5%" is a wish:
+        the smallest λ whose expected counts are that close to the target (docs/select.md).
+    logits: whether `proba` and `labelled_proba` hold logits; they are turned into probabilities, in memory.
     gap: relative gap to stop at. Below 1e-4 the search tries several times harder.
     time_limit: seconds after which the best batch so far is returned. The only thing that can make two equal calls
         differ is a time limit that is hit.
@@ -73,22 +90,49 @@ def select(
     --------
     >>> import numpy as np
     >>> proba = np.array([[0.9, 0.1], [0.6, 0.4], [0.55, 0.45], [0.1, 0.9]])
-    >>> batch = select(proba, 2, balance=1.0)
-    >>> batch.indices.tolist(), batch.status
-    ([2, 1], 'optimal')
+    >>> batch = select(proba, 2)
+    >>> batch.indices.tolist(), batch.status, batch.method
+    ([2, 1], 'optimal', 'base')
     """
+    if strategy is not None and score is not None:
+        raise BadInput(f"strategy is {shown(strategy)} and score is given as well; give one of them")
+    if logits:
+        given = as_matrix(proba, "proba")
+        proba = given[:] if isinstance(given, FileMatrix) else proba
+        proba, labelled_proba = softmaxed(proba, "proba"), softmaxed(labelled_proba, "labelled_proba")
     matrix = open_proba(proba)
     checked = trust_in(labelled_proba, labels, matrix.shape[1], class_names(proba))
-    with rows_on(matrix, engine, shards) as rows:
-        task, costs, scale = scored_task(
-            rows, budget, in_row_order(score, proba, "score"), counts=counts, target=target, gap=gap,
-            time_limit=time_limit, seed=seed, report=report, names=class_names(proba),
-        )  # fmt: skip
-        batch = by_cost(task, costs, balance, scale=scale, method=score if isinstance(score, str) else "scores")
+    if strategy is None and score is None and embeddings is None and isinstance(matrix, TopK):
+        score = SPARSE_SCORE
+    asked: dict[str, Any] = {"counts": counts, "target": target, "seed": seed, "report": report}
+    solving: dict[str, Any] = {"gap": gap, "time_limit": time_limit}
+    if score is None:
+        from .base import DEFAULT, WITHOUT_EMBEDDINGS, make  # that module needs `by_cost`
+
+        name = strategy or (WITHOUT_EMBEDDINGS if embeddings is None else DEFAULT)
+        maker = make(name, balance=balance, engine=engine, shards=shards, **solving)
+        around = labelled_or_none(embeddings, labelled_embeddings, counts)
+        batch = maker.select(Predictions(proba, embeddings, around), budget, **asked)
+    else:
+        with rows_on(matrix, engine, shards) as rows:
+            scores = in_row_order(score, proba, "score")
+            task, costs, scale = scored_task(rows, budget, scores, names=class_names(proba), **asked, **solving)
+            batch = by_cost(task, costs, balance, scale=scale, method=score if isinstance(score, str) else "scores")
     if checked is None:
         return batch
     trust, held_out = checked
-    return with_trust(batch, trust, held_out if counts is None else task.counts)
+    known = held_out if counts is None else per_class(counts, "counts", len(held_out), class_names(proba))
+    return with_trust(batch, trust, known)
+
+
+def labelled_or_none(embeddings: object, labelled: AnyMatrix | None, counts: object) -> AnyMatrix | None:
+    """The embeddings of the labelled images; no rows where nothing is labelled."""
+    if embeddings is None or labelled is not None:
+        return labelled
+    given = list(counts.values()) if isinstance(counts, Mapping) else counts
+    if given is not None and real_array(given, "counts").any():
+        raise BadInput("there are labelled images, but no labelled_embeddings; give those of the same model, (L, d)")
+    return np.empty((0, as_matrix(embeddings, "embeddings").shape[1]), dtype=np.float32)
 
 
 def scored_task(

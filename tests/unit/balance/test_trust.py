@@ -22,7 +22,7 @@ def pool(size: int = 300, classes: int = 4, seed: int = 0) -> tuple[np.ndarray, 
 
 def test_the_standard_deviation_of_counts_is_that_of_independent_draws() -> None:
     proba, _ = pool()
-    batch = tailwise.select(proba, 40, counts=[9, 1, 4, 2])
+    batch = tailwise.select(proba, 40, counts=[9, 1, 4, 2], score="entropy")
     literal = [np.sqrt(sum(proba[row, cls] * (1 - proba[row, cls]) for row in batch.indices)) for cls in range(4)]
     np.testing.assert_allclose(batch.counts_std, literal)
     rng = np.random.default_rng(1)
@@ -33,7 +33,9 @@ def test_the_standard_deviation_of_counts_is_that_of_independent_draws() -> None
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_the_standard_deviation_is_the_same_on_shards(dtype: type[np.floating]) -> None:
     proba, _ = pool()
-    one, many = (tailwise.select(proba.astype(dtype), 40, balance=1.0, shards=shards) for shards in (1, 7))
+    one, many = (
+        tailwise.select(proba.astype(dtype), 40, balance=1.0, shards=shards, score="entropy") for shards in (1, 7)
+    )
     assert one.counts_std.tolist() == many.counts_std.tolist()
 
 
@@ -43,7 +45,7 @@ def test_every_strategy_says_it_and_an_empty_batch_has_none() -> None:
         batch = tailwise.strategies.make(name).select(tailwise.Predictions(proba), 5)
         own = proba[batch.indices]
         np.testing.assert_allclose(batch.counts_std, np.sqrt((own * (1 - own)).sum(axis=0)))
-    assert tailwise.select(proba, 0).counts_std.tolist() == [0, 0, 0, 0]
+    assert tailwise.select(proba, 0, score="entropy").counts_std.tolist() == [0, 0, 0, 0]
 
 
 def test_trust_counts_what_was_right() -> None:
@@ -56,7 +58,7 @@ def test_trust_counts_what_was_right() -> None:
 def test_the_estimate_of_misplaced_picks_is_near_what_is_drawn() -> None:
     """Right probabilities and very many labels: only the draws are left."""
     proba, _ = pool()
-    batch = tailwise.select(proba, 60, balance=0.0)
+    batch = tailwise.select(proba, 60, balance=0.0, score="entropy")
     rng = np.random.default_rng(1)
     found = [
         np.abs(np.bincount([rng.choice(4, p=proba[row]) for row in batch.indices], minlength=4) - batch.expected_counts)
@@ -76,7 +78,7 @@ def test_few_labels_and_wrong_confidence_misplace_more() -> None:
 
 def test_a_batch_says_how_far_its_counts_can_be_trusted() -> None:
     proba, labels = pool()
-    batch = tailwise.select(proba[100:], 20, labelled_proba=proba[:100], labels=labels[:100])
+    batch = tailwise.select(proba[100:], 20, labelled_proba=proba[:100], labels=labels[:100], score="entropy")
     assert batch.trust is not None
     assert batch.trust.accuracy == (proba[:100].argmax(axis=1) == labels[:100]).mean()
     said = f"On 100 held-out labels the model was right {batch.trust.accuracy:.0%} of the time and said"
@@ -86,22 +88,22 @@ def test_a_batch_says_how_far_its_counts_can_be_trusted() -> None:
     assert plain["trust"]["text"] == str(batch.trust)
     assert plain["trust"]["labels"] == 100
     np.testing.assert_allclose(plain["counts_std"], batch.counts_std)
-    assert tailwise.select(proba[100:], 20).trust is None
-    assert json.loads(tailwise.select(proba[100:], 20).to_json())["trust"] is None
+    assert tailwise.select(proba[100:], 20, score="entropy").trust is None
+    assert json.loads(tailwise.select(proba[100:], 20, score="entropy").to_json())["trust"] is None
 
 
 def test_wrong_confidence_is_warned_of_with_the_line_that_fixes_it() -> None:
     proba, labels = pool()
     unsure = proba**0.1 / (proba**0.1).sum(axis=1, keepdims=True)
     with pytest.warns(CalibrationWarning, match="right .* of the time and said .*tailwise.calibrate") as caught:
-        batch = tailwise.select(unsure, 20, labelled_proba=unsure[:100], labels=labels[:100])
+        batch = tailwise.select(unsure, 20, labelled_proba=unsure[:100], labels=labels[:100], score="entropy")
     assert caught[0].filename == __file__
     assert batch.trust is not None
     assert "proba = tailwise.calibrate(labelled_proba, labels).apply(proba)" in batch.trust.advice
     ready = tailwise.calibrate(unsure[:100], labels[:100]).apply(unsure)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tailwise.select(ready, 20, labelled_proba=ready[100:], labels=labels[100:])
+        tailwise.select(ready, 20, labelled_proba=ready[100:], labels=labels[100:], score="entropy")
 
 
 def test_few_labels_are_no_reason_to_warn() -> None:
@@ -109,7 +111,7 @@ def test_few_labels_are_no_reason_to_warn() -> None:
     unsure = proba**0.1 / (proba**0.1).sum(axis=1, keepdims=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tailwise.select(unsure, 20, labelled_proba=unsure[:10], labels=labels[:10])
+        tailwise.select(unsure, 20, labelled_proba=unsure[:10], labels=labels[:10], score="entropy")
 
 
 def test_chance_alone_warns_rarely() -> None:
@@ -125,17 +127,19 @@ def test_labels_may_go_by_the_names_of_a_table() -> None:
     proba, labels = pool()
     names = np.array(["oak", "elm", "ash", "yew"])
     table = pd.DataFrame(proba, columns=names)
-    named = tailwise.select(table, 9, labelled_proba=table.iloc[:50], labels=names[labels[:50]])
-    assert named.trust == tailwise.select(proba, 9, labelled_proba=proba[:50], labels=labels[:50]).trust
+    named = tailwise.select(table, 9, labelled_proba=table.iloc[:50], labels=names[labels[:50]], score="entropy")
+    assert (
+        named.trust == tailwise.select(proba, 9, labelled_proba=proba[:50], labels=labels[:50], score="entropy").trust
+    )
     with pytest.raises(BadInput, match="different columns"):
-        tailwise.select(table, 9, labelled_proba=table[names[::-1]], labels=labels)
+        tailwise.select(table, 9, labelled_proba=table[names[::-1]], labels=labels, score="entropy")
 
 
 def test_half_of_the_question_is_rejected() -> None:
     proba, labels = pool()
     with pytest.raises(BadInput, match="labels is missing; give labelled_proba and labels together, or neither"):
-        tailwise.select(proba, 9, labelled_proba=proba)
+        tailwise.select(proba, 9, labelled_proba=proba, score="entropy")
     with pytest.raises(BadInput, match="labelled_proba is missing"):
-        tailwise.select(proba, 9, labels=labels)
+        tailwise.select(proba, 9, labels=labels, score="entropy")
     with pytest.raises(BadInput, match="labelled_proba has 3 columns, but the pool has 4 classes"):
-        tailwise.select(proba, 9, labelled_proba=np.full((5, 3), 1 / 3), labels=labels[:5])
+        tailwise.select(proba, 9, labelled_proba=np.full((5, 3), 1 / 3), labels=labels[:5], score="entropy")

@@ -14,7 +14,7 @@ from tailwise.cli.show import bar, certificate, class_table, percent, plain, she
 @pytest.fixture
 def batch() -> tailwise.Selection:
     proba = np.random.default_rng(0).dirichlet([4.0, 2.0, 1.0], size=50)
-    return tailwise.select(proba, 10, counts=[3, 2, 1], balance=1.0)
+    return tailwise.select(proba, 10, counts=[3, 2, 1], balance=1.0, score="entropy")
 
 
 @pytest.mark.parametrize("share", [1e-8, 3.33e-5, 9.99e-5, 0.00101, 0.0199, 0.0999, 0.5, 1.0, 12.34])

@@ -16,7 +16,7 @@ from tailwise.report.files import PICK_SUFFIXES, check_writable, write_picks, wr
 @pytest.fixture
 def batch() -> tailwise.Selection:
     proba = np.random.default_rng(0).dirichlet(np.ones(3), size=20)
-    return tailwise.select(proba, 4, balance=1.0)
+    return tailwise.select(proba, 4, balance=1.0, score="entropy")
 
 
 def test_picks_in_csv_have_ranks_from_one(batch: tailwise.Selection, tmp_path: Path) -> None:

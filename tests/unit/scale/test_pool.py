@@ -37,7 +37,7 @@ def pool() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def here(pool: np.ndarray) -> Selection:
-    return tailwise.select(pool, 700, balance=0.8)
+    return tailwise.select(pool, 700, balance=0.8, score="entropy")
 
 
 @pytest.mark.usefixtures("cluster")
@@ -45,7 +45,7 @@ def here(pool: np.ndarray) -> Selection:
 def test_picks_and_certificate_are_those_of_the_local_engine(
     pool: np.ndarray, here: Selection, shards: int | None
 ) -> None:
-    there = tailwise.select(pool, 700, balance=0.8, engine="ray", shards=shards)
+    there = tailwise.select(pool, 700, balance=0.8, engine="ray", shards=shards, score="entropy")
     assert facts(there) == facts(here)
 
 
@@ -53,7 +53,7 @@ def test_picks_and_certificate_are_those_of_the_local_engine(
 def test_files_are_read_where_the_shards_are(pool: np.ndarray, here: Selection, tmp_path: Path) -> None:
     for number, part in enumerate(np.array_split(pool, 3)):
         np.save(tmp_path / f"part-{number}.npy", part)
-    assert facts(tailwise.select(tmp_path, 700, balance=0.8, engine="ray", shards=2)) == facts(here)
+    assert facts(tailwise.select(tmp_path, 700, balance=0.8, engine="ray", shards=2, score="entropy")) == facts(here)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -64,7 +64,7 @@ def test_compiled_loops_pick_the_same_in_actors(
     np.save(tmp_path / "halves.npy", pool.astype(np.float16))
     monkeypatch.setattr("tailwise.solve.loops.LEAST_ELEMENTS", 0)
     near, far = (
-        tailwise.select(tmp_path / "halves.npy", 700, balance=0.8, engine=engine, shards=shards)
+        tailwise.select(tmp_path / "halves.npy", 700, balance=0.8, engine=engine, shards=shards, score="entropy")
         for engine in ("local", "ray")
     )
     assert facts(far) == facts(near)
@@ -145,7 +145,7 @@ def test_an_actor_killed_in_mid_solve_is_built_again_and_the_result_does_not_cha
     assassin = Assassin(hands, before={3, 9, 10, 40, 75})
     monkeypatch.setattr("tailwise.scale.pool.RayHands", lambda *_: assassin)
     monkeypatch.setattr(Assassin, "close", lambda _: None, raising=False)
-    there = tailwise.select(softmax_rows(), 700, balance=0.8, engine="ray")
+    there = tailwise.select(softmax_rows(), 700, balance=0.8, engine="ray", score="entropy")
     assert assassin.killed == 5
     assert facts(there) == facts(here)
 
@@ -194,7 +194,7 @@ def test_bad_rows_and_lost_files_are_told_as_they_are_at_home(pool: np.ndarray, 
     bad = pool[:9_000].copy()
     bad[8_500] = 0.5
     with pytest.raises(BadProbabilities, match="row 8500 sums to 6"):
-        tailwise.select(bad, 10, engine="ray", shards=2)
+        tailwise.select(bad, 10, engine="ray", shards=2, score="entropy")
     np.save(tmp_path / "p.npy", pool)
     with ray_rows(open_proba(tmp_path / "p.npy"), "ray", 2) as rows:
         (tmp_path / "p.npy").unlink()
@@ -204,18 +204,18 @@ def test_bad_rows_and_lost_files_are_told_as_they_are_at_home(pool: np.ndarray, 
 
 def test_an_unknown_engine_names_the_known_ones() -> None:
     with pytest.raises(UnknownName, match="'spark'; known: local, ray"):
-        tailwise.select(softmax_rows(50), 3, engine="spark")
+        tailwise.select(softmax_rows(50), 3, engine="spark", score="entropy")
     for shards in (0, 2.5, "2", True):
         with pytest.raises(BadInput, match=f"shards is {shards!r}"):
-            tailwise.select(softmax_rows(50), 3, shards=shards)  # type: ignore[arg-type]
+            tailwise.select(softmax_rows(50), 3, shards=shards, score="entropy")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="the engine is None"):
-        tailwise.select(softmax_rows(50), 3, engine=None)  # type: ignore[arg-type]
+        tailwise.select(softmax_rows(50), 3, engine=None, score="entropy")  # type: ignore[arg-type]
 
 
 def test_an_address_alone_is_one_of_ray(cluster: Cluster, pool: np.ndarray, here: Selection) -> None:
-    assert facts(tailwise.select(pool, 700, balance=0.8, engine=cluster.address)) == facts(here)
+    assert facts(tailwise.select(pool, 700, balance=0.8, engine=cluster.address, score="entropy")) == facts(here)
     with pytest.raises(BadInput, match=r"already; call ray\.shutdown\(\) before joining 127\.0\.0\.1:9"):
-        tailwise.select(pool, 700, balance=0.8, engine="127.0.0.1:9")
+        tailwise.select(pool, 700, balance=0.8, engine="127.0.0.1:9", score="entropy")
 
 
 def test_a_sparse_softmax_in_memory_is_cut_like_any_other(cluster: Cluster, pool: np.ndarray) -> None:

@@ -341,8 +341,8 @@ def test_the_temporary_file_has_no_name_and_goes_with_the_matrix(
 def test_picks_are_those_from_the_array(write: Write, tmp_path: Path) -> None:
     proba = np.random.default_rng(5).dirichlet([4.0, 2.0, 1.0, 0.5, 0.25], size=sum(SIZES)).astype(np.float32)
     path = write(tmp_path, proba)
-    wanted = tailwise.select(proba, 12, counts=[9, 5, 3, 2, 1], balance=1.0)
-    found = tailwise.select(str(path), 12, counts=[9, 5, 3, 2, 1], balance=1.0)
+    wanted = tailwise.select(proba, 12, counts=[9, 5, 3, 2, 1], balance=1.0, score="entropy")
+    found = tailwise.select(str(path), 12, counts=[9, 5, 3, 2, 1], balance=1.0, score="entropy")
     assert found.indices.tolist() == wanted.indices.tolist()
     assert found.objective == wanted.objective
 

@@ -168,9 +168,9 @@ def test_nan_and_nulls_in_any_file_are_found(tmp_path: Path) -> None:
     table(tmp_path / "parquet" / "0.parquet")
     table(tmp_path / "parquet" / "1.parquet", prob_a=pa.array([0.5, None], pa.float32()), prob_b=np.float32([0.5, 0.5]))
     with pytest.raises(BadProbabilities, match="row 9 holds NaN"):
-        tailwise.select(tmp_path / "npy", 2)
+        tailwise.select(tmp_path / "npy", 2, score="entropy")
     with pytest.raises(BadProbabilities):
-        tailwise.select(tmp_path / "parquet", 2)
+        tailwise.select(tmp_path / "parquet", 2, score="entropy")
 
 
 def test_a_disk_without_room_is_told_before_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_paper_is_the_choice_of_the_path(seed: int, score: str) -> None:
 @pytest.mark.parametrize(("budget", "classes"), [(0, 3), (50, 3), (10, 1)])
 def test_where_nothing_can_be_balanced_the_rules_and_the_path_say_zero(budget: int, classes: int) -> None:
     proba = pool(0, 50, classes)
-    batches = [tailwise.select(proba, budget, balance=rule) for rule in ("auto", "paper")]
+    batches = [tailwise.select(proba, budget, balance=rule, score="entropy") for rule in ("auto", "paper")]
     assert [batch.lam for batch in batches] == [tailwise.balance_path(proba, budget).chosen] * 2 == [0.0, 0.0]
     assert [batch.notes for batch in batches] == [(), ()]
 
@@ -73,9 +73,9 @@ def test_auto_is_a_share_of_the_spread_of_the_scores() -> None:
 
 def test_auto_solves_once() -> None:
     lines: list[str] = []
-    tailwise.select(pool(), 150, report=lines.append)
+    tailwise.select(pool(), 150, report=lines.append, score="entropy")
     assert not [line for line in lines if line.startswith("λ = ")]  # the lines of a sweep
-    tailwise.select(pool(), 150, balance="paper", report=lines.append)
+    tailwise.select(pool(), 150, balance="paper", report=lines.append, score="entropy")
     assert [line for line in lines if line.startswith("λ = ")]
 
 
@@ -89,17 +89,17 @@ def test_a_batch_that_a_limit_kept_from_its_target_says_so() -> None:
     proba = soft / soft.sum(axis=1, keepdims=True)
     wanted = np.linspace(0, 4, 30)
     for rule, limit in (("auto", "pays at most"), ("paper", "near the end of its sweep")):
-        batch = tailwise.select(proba, 60, target=wanted, balance=rule)
+        batch = tailwise.select(proba, 60, target=wanted, balance=rule, score="entropy")
         assert limit in batch.notes[0]
         assert f"λ = {batch.lam:.4g}" in batch.notes[0]
         assert batch.to_dict()["notes"] == list(batch.notes)
         assert batch.notes[0] in repr(batch)
-        assert tailwise.select(proba, 60, target=wanted, balance=2 * batch.lam).l1 < batch.l1
+        assert tailwise.select(proba, 60, target=wanted, balance=2 * batch.lam, score="entropy").l1 < batch.l1
 
 
 def test_a_batch_that_is_as_near_to_its_target_as_any_says_nothing() -> None:
     proba = np.eye(3)[[0] * 80 + [1] * 15 + [2] * 5]
-    batch = tailwise.select(proba, 30)
+    batch = tailwise.select(proba, 30, score="entropy")
     assert (batch.expected_counts[2], batch.l1) == (5.0, 10.0)
     assert batch.unreachable
     assert batch.notes == ()
@@ -119,21 +119,21 @@ def test_the_path_falls_in_informativeness_and_l1() -> None:
 
 @pytest.mark.parametrize("share", [10, 5, 2])
 def test_a_wish_is_met_by_a_small_lambda(share: int) -> None:
-    batch = tailwise.select(pool(), 150, balance=f"within {share}%")
+    batch = tailwise.select(pool(), 150, balance=f"within {share}%", score="entropy")
     assert batch.l1 <= share / 100 * 150
-    weaker = tailwise.select(pool(), 150, balance=batch.lam * 0.9)
+    weaker = tailwise.select(pool(), 150, balance=batch.lam * 0.9, score="entropy")
     assert weaker.l1 > share / 100 * 150
 
 
 def test_a_wish_that_holds_without_balance_costs_nothing() -> None:
-    assert tailwise.select(pool(), 150, balance="within 100%").lam == 0.0
+    assert tailwise.select(pool(), 150, balance="within 100%", score="entropy").lam == 0.0
 
 
 def test_a_wish_beyond_reach_says_how_near_one_can_come() -> None:
     proba = np.tile([0.9, 0.1], (100, 1))
     with pytest.raises(TargetUnreachable, match=r"within 5%.*closest batch is 80\.0 % away.*'within 80%'"):
-        tailwise.select(proba, 10, balance="within 5%")
-    assert tailwise.select(proba, 10, balance="within 80%").l1 == pytest.approx(8.0)
+        tailwise.select(proba, 10, balance="within 5%", score="entropy")
+    assert tailwise.select(proba, 10, balance="within 80%", score="entropy").l1 == pytest.approx(8.0)
 
 
 @pytest.mark.parametrize("bad", ["within", "within -3%", "5", "auto!", -1, np.nan, np.inf, True, None])

@@ -80,7 +80,7 @@ def test_every_class_is_looked_at_however_many_there_are() -> None:
     rng = np.random.default_rng(1)
     proba = np.zeros((3_000, 130))
     proba[:, :10] = rng.dirichlet(np.full(10, 0.5), size=3_000)  # the other 120 classes cannot be had
-    batch = tailwise.select(proba, 260, balance=1.0)
+    batch = tailwise.select(proba, 260, balance=1.0, score="entropy")
     assert {one.cls for one in batch.unreachable} == set(range(10, 130))
     assert all((one.wanted, one.reachable) == (2.0, 0.0) for one in batch.unreachable)
 
@@ -101,7 +101,7 @@ def test_all_strategies_and_budgets_report_what_cannot_be_reached(name: str, bud
 
 
 def test_nothing_is_reported_where_balance_was_not_asked_for() -> None:
-    assert tailwise.select(np.eye(3)[[0, 0, 1, 1]], 2, balance=0).unreachable == ()
+    assert tailwise.select(np.eye(3)[[0, 0, 1, 1]], 2, balance=0, score="entropy").unreachable == ()
 
 
 def test_a_batch_of_none_reaches_nothing() -> None:

@@ -42,7 +42,7 @@ def test_half_precision_gives_the_same_batch_where_subnormals_are_flushed(tmp_pa
     command = [sys.executable, "-W", "error", "-c", CHILD, str(tmp_path / "p.npy")]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
-    batch = tailwise.select(halves(), 10, balance=1.0)
+    batch = tailwise.select(halves(), 10, balance=1.0, score="entropy")
     assert child.stdout.split() == [*map(str, batch.indices.tolist()), batch.objective.hex(), batch.bound.hex()]
 
 

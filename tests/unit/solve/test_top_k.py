@@ -49,7 +49,7 @@ def test_the_certificate_holds_for_every_softmax_that_keeps_the_same(
     rng = np.random.default_rng(seed)
     dense = softmax_rows(13, 8, seed)
     sparse = TopK.of(dense, kept)
-    batch = tailwise.select(sparse, budget, balance=lam)
+    batch = tailwise.select(sparse, budget, balance=lam, score="entropy")
     omega = np.full(8, budget / 8)
     for true in (dense, *(concentrated(sparse, rng) for _ in range(6))):
         scores = entropy(true)
@@ -79,7 +79,7 @@ def test_pseudo_labels_are_known_of_a_sparse_softmax_but_not_their_entropies(see
 
 def test_one_kept_but_all_is_the_whole_softmax() -> None:
     dense = softmax_rows(400, 6, seed=1).astype(np.float32)
-    whole, sparse = (tailwise.select(proba, 40, balance=1.0) for proba in (dense, TopK.of(dense, 6)))
+    whole, sparse = (tailwise.select(proba, 40, balance=1.0, score="entropy") for proba in (dense, TopK.of(dense, 6)))
     assert sparse.hidden == pytest.approx(0.0, abs=1e-4)
     assert sparse.bound == pytest.approx(whole.bound, rel=1e-5)
     assert sparse.objective == pytest.approx(whole.objective, rel=whole.gap + 1e-6)
@@ -125,7 +125,7 @@ def test_a_saved_sparse_softmax_is_mapped_again_and_travels_as_its_place(tmp_pat
     assert len(pickle.dumps(opened)) < 500
     assert np.array_equal(opened[10:20], sparse[10:20])
     assert np.array_equal(travelled[np.array([3, 499])], sparse[np.array([3, 499])])
-    here, there = (tailwise.select(proba, 20, balance=0.5) for proba in (sparse, tmp_path / "pool"))
+    here, there = (tailwise.select(proba, 20, balance=0.5, score="entropy") for proba in (sparse, tmp_path / "pool"))
     assert here.indices.tolist() == there.indices.tolist()
 
 
@@ -133,7 +133,7 @@ def test_a_folder_that_lost_a_part_is_refused(tmp_path: Path) -> None:
     TopK.of(softmax_rows(9, 5, seed=7), 2).save(tmp_path)
     (tmp_path / "classes.npy").unlink()
     with pytest.raises(BadFile, match="sparse softmax"):
-        tailwise.select(tmp_path, 2)
+        tailwise.select(tmp_path, 2, score="entropy")
 
 
 def test_numbers_that_make_no_sparse_softmax_are_refused() -> None:
@@ -145,9 +145,9 @@ def test_numbers_that_make_no_sparse_softmax_are_refused() -> None:
     with pytest.raises(BadInput, match="asked to keep 6 of 5"):
         TopK.of(softmax_rows(3, 5, seed=0), 6)
     with pytest.raises(BadProbabilities, match="but there are 3"):
-        tailwise.select(TopK(good.values, np.full((9, 2), 7), 3), 2)
+        tailwise.select(TopK(good.values, np.full((9, 2), 7), 3), 2, score="entropy")
     with pytest.raises(BadProbabilities, match="row 0 sums to"):
-        tailwise.select(TopK(np.full((9, 2), 0.4), np.zeros((9, 2), dtype=int), 3), 2)
+        tailwise.select(TopK(np.full((9, 2), 0.4), np.zeros((9, 2), dtype=int), 3), 2, score="entropy")
     with pytest.raises(BadInput, match="margins"):
         tailwise.select(TopK.of(softmax_rows(9, 5, seed=8), 1), 2, score="margin")
 

@@ -23,7 +23,7 @@ def pool(seed: int = 0, size: int = 2_000, classes: int = 5) -> np.ndarray:
 def test_the_certificate_adds_up() -> None:
     proba = pool()
     counts = np.array([30, 20, 10, 5, 0])
-    batch = tailwise.select(proba, 100, counts=counts, balance=0.8)
+    batch = tailwise.select(proba, 100, counts=counts, balance=0.8, score="entropy")
     omega = np.maximum((counts.sum() + 100) / 5 - counts, 0)  # Eq. 4
     expected = proba[batch.indices].astype(np.float64).sum(axis=0)
     np.testing.assert_allclose(batch.target, omega)
@@ -47,7 +47,7 @@ def test_lambda_zero_is_plain_top_b_best_first() -> None:
 
 def test_a_huge_lambda_buys_balance() -> None:
     proba = pool()
-    plain, balanced = (tailwise.select(proba, 100, balance=lam) for lam in (0, 1e5))
+    plain, balanced = (tailwise.select(proba, 100, balance=lam, score="entropy") for lam in (0, 1e5))
     assert balanced.l1 < 0.02 * plain.l1
 
 
@@ -59,13 +59,13 @@ def test_scores_may_be_an_array_and_larger_is_better() -> None:
 
 def test_files_give_the_picks_of_the_array(tmp_path: Path) -> None:
     np.save(tmp_path / "p.npy", pool())
-    from_file = tailwise.select(tmp_path / "p.npy", 40, balance=1.0)
-    assert from_file.indices.tolist() == tailwise.select(pool(), 40, balance=1.0).indices.tolist()
+    from_file = tailwise.select(tmp_path / "p.npy", 40, balance=1.0, score="entropy")
+    assert from_file.indices.tolist() == tailwise.select(pool(), 40, balance=1.0, score="entropy").indices.tolist()
 
 
 def test_half_precision_is_solved_as_it_is_stored() -> None:
     half = pool().astype(np.float16)
-    batch = tailwise.select(half, 60, balance=1.0)
+    batch = tailwise.select(half, 60, balance=1.0, score="entropy")
     expected = half[batch.indices].astype(np.float64).sum(axis=0)
     np.testing.assert_allclose(batch.expected_counts, expected)
 
@@ -73,11 +73,11 @@ def test_half_precision_is_solved_as_it_is_stored() -> None:
 def test_the_target_may_be_counts_shares_or_ranges() -> None:
     proba = pool()
     wanted = np.array([10.0, 20.0, 30.0, 20.0, 20.0])
-    by_counts = tailwise.select(proba, 100, target=wanted, balance=2.0)
-    by_shares = tailwise.select(proba, 100, target=tailwise.Target.shares(wanted), balance=2.0)
+    by_counts = tailwise.select(proba, 100, target=wanted, balance=2.0, score="entropy")
+    by_shares = tailwise.select(proba, 100, target=tailwise.Target.shares(wanted), balance=2.0, score="entropy")
     assert by_counts.indices.tolist() == by_shares.indices.tolist()
     ranges = tailwise.Target.ranges(low={4: 25.0}, high=40)
-    ranged = tailwise.select(proba, 100, target=ranges, balance=2.0)
+    ranged = tailwise.select(proba, 100, target=ranges, balance=2.0, score="entropy")
     assert ranged.expected_counts[4] > 24.5
     assert ranged.target.tolist() == [0, 0, 0, 0, 25]
     assert ranged.target_high.tolist() == [40] * 5
@@ -85,7 +85,7 @@ def test_the_target_may_be_counts_shares_or_ranges() -> None:
 
 def test_classes_beyond_reach_are_named_with_numbers() -> None:
     proba = pool()
-    batch = tailwise.select(proba, 100, target=[0, 0, 0, 0, 100], balance=1.0)
+    batch = tailwise.select(proba, 100, target=[0, 0, 0, 0, 100], balance=1.0, score="entropy")
     (shortfall,) = batch.unreachable
     most = np.sort(proba[:, 4].astype(np.float64))[-100:].sum()
     assert (shortfall.cls, shortfall.wanted) == (4, 100.0)
@@ -95,7 +95,7 @@ def test_classes_beyond_reach_are_named_with_numbers() -> None:
 
 def test_a_class_without_any_probability_does_no_harm() -> None:
     proba = np.hstack([pool(), np.zeros((2_000, 1), dtype=np.float32)])
-    batch = tailwise.select(proba, 60, balance=1.0)
+    batch = tailwise.select(proba, 60, balance=1.0, score="entropy")
     assert [shortfall.cls for shortfall in batch.unreachable] == [5]
     assert batch.unreachable[0].reachable == 0.0
     assert "can reach at most 0.0 of" in str(batch.unreachable[0])  # not -0.0
@@ -107,7 +107,7 @@ def test_one_class_is_top_b() -> None:
 
 
 def test_the_answer_travels_as_json_and_as_a_frame() -> None:
-    batch = tailwise.select(pool(), 10, balance=1.0)
+    batch = tailwise.select(pool(), 10, balance=1.0, score="entropy")
     plain = json.loads(batch.to_json())
     assert plain["indices"] == batch.indices.tolist()
     assert plain["gap"] == batch.gap
@@ -147,5 +147,108 @@ def test_bad_requests_are_refused_with_what_is_wrong(arguments: dict, error: typ
 
 def test_steps_are_reported() -> None:
     lines: list[str] = []
-    tailwise.select(pool(), 100, balance=1.0, report=lines.append)
+    tailwise.select(pool(), 100, balance=1.0, report=lines.append, score="entropy")
     assert any("gap" in line for line in lines)
+
+
+# -- what is chosen where nothing is asked for -------------------------------------------------------------------------
+
+COUNTS = np.array([30, 20, 10, 5, 1])
+
+
+def embedded(seed: int = 3, size: int = 600) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Probabilities (N, C), embeddings (N, d) that they follow from, and those of 66 labelled images."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(size + 66, 8)).astype(np.float32)
+    logits = points @ rng.normal(size=(8, 5)) + np.linspace(2, -2, 5)
+    powers = np.exp(logits[66:])
+    return powers / powers.sum(axis=1, keepdims=True), points[66:], points[:66]
+
+
+def test_without_embeddings_it_is_base() -> None:
+    batch = tailwise.select(pool(), 40, counts=COUNTS)
+    wanted = tailwise.strategies.make("base", balance="auto").select(tailwise.Predictions(pool()), 40, counts=COUNTS)
+    assert batch.method == "base"
+    assert batch.indices.tolist() == wanted.indices.tolist()
+
+
+def test_with_embeddings_it_is_boundary(tmp_path: Path) -> None:
+    proba, around, labelled = embedded()
+    told = tailwise.Predictions(proba, around, labelled)
+    wanted = tailwise.strategies.make("boundary", balance="auto").select(told, 40, counts=COUNTS, seed=4)
+    batch = tailwise.select(proba, 40, embeddings=around, labelled_embeddings=labelled, counts=COUNTS, seed=4)
+    assert batch.method == "boundary"
+    assert batch.indices.tolist() == wanted.indices.tolist()
+    for name, values in {"proba": proba, "pool": around, "labelled": labelled}.items():
+        np.save(tmp_path / f"{name}.npy", values)
+    filed = tailwise.select(
+        tmp_path / "proba.npy", 40, embeddings=tmp_path / "pool.npy", labelled_embeddings=tmp_path / "labelled.npy",
+        counts=COUNTS, seed=4,
+    )  # fmt: skip
+    assert filed.indices.tolist() == wanted.indices.tolist()
+
+
+def test_where_nothing_is_labelled_no_labelled_embeddings_are_needed() -> None:
+    proba, around, _ = embedded()
+    batches = [
+        tailwise.select(proba, 20, embeddings=around, counts=counts, labelled_embeddings=labelled)
+        for counts in (None, np.zeros(5), {0: 0}) for labelled in (None, np.empty((0, 8), dtype=np.float32))
+    ]  # fmt: skip
+    assert len({tuple(batch.indices.tolist()) for batch in batches}) == 1
+    with pytest.raises(BadInput, match="there are labelled images, but no labelled_embeddings"):
+        tailwise.select(proba, 20, embeddings=around, counts=COUNTS)
+
+
+def test_a_sparse_softmax_is_judged_by_margin() -> None:
+    sparse = tailwise.TopK.of(pool(), 3)
+    batch = tailwise.select(sparse, 40, counts=COUNTS)
+    assert batch.method == "margin"
+    assert batch.indices.tolist() == tailwise.select(sparse, 40, counts=COUNTS, score="margin").indices.tolist()
+
+
+def test_a_strategy_goes_by_its_name() -> None:
+    proba, around, labelled = embedded()
+    wanted = tailwise.strategies.make("kcenter", balance=0.5).select(
+        tailwise.Predictions(proba, around, labelled), 20, counts=COUNTS
+    )
+    batch = tailwise.select(
+        proba, 20, strategy="kcenter", embeddings=around, labelled_embeddings=labelled, counts=COUNTS, balance=0.5
+    )
+    assert batch.indices.tolist() == wanted.indices.tolist()
+    with pytest.raises(UnknownName, match="no strategy is called 'nearest'"):
+        tailwise.select(proba, 20, strategy="nearest")
+    with pytest.raises(BadInput, match="score is given as well"):
+        tailwise.select(proba, 20, strategy="base", score="entropy")
+    with pytest.raises(BadInput, match="'bald' needs predictions.mc_proba"):
+        tailwise.select(proba, 20, strategy="bald")
+
+
+def test_logits_are_turned_into_probabilities(tmp_path: Path) -> None:
+    proba = pool()
+    logits = np.log(proba) + np.linspace(-50, 50, len(proba), dtype=np.float32)[:, None]
+    np.save(tmp_path / "logits.npy", logits)
+    wanted = tailwise.select(proba, 40, counts=COUNTS)
+    for given in (logits, logits.astype(np.float64), tmp_path / "logits.npy"):
+        batch = tailwise.select(given, 40, counts=COUNTS, logits=True)
+        assert batch.indices.tolist() == wanted.indices.tolist()
+        np.testing.assert_allclose(batch.expected_counts, wanted.expected_counts, rtol=1e-4)
+    with pytest.raises(BadInput, match="if these are logits, give logits=True"):
+        tailwise.select(logits, 40)
+
+
+def test_logits_keep_the_names_of_their_classes() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(np.log(pool()), columns=list("abcde"))
+    counts = dict(zip("abcde", COUNTS.tolist(), strict=True))
+    batch = tailwise.select(table, 40, counts=counts, logits=True)
+    assert batch.indices.tolist() == tailwise.select(np.log(pool()), 40, counts=COUNTS, logits=True).indices.tolist()
+
+
+def test_labelled_images_say_how_far_the_default_can_be_trusted() -> None:
+    proba = pool()
+    labels = np.array([np.random.default_rng(row).choice(5, p=p / p.sum()) for row, p in enumerate(proba[:300])])
+    batch = tailwise.select(proba[300:], 40, counts=COUNTS, labelled_proba=proba[:300], labels=labels)
+    assert batch.method == "base"
+    assert batch.trust is not None
+    assert batch.trust.labels == 300
+    assert abs(batch.trust.accuracy - batch.trust.confidence) < 0.1
