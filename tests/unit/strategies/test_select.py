@@ -219,7 +219,7 @@ def test_a_strategy_goes_by_its_name() -> None:
         tailwise.select(proba, 20, strategy="nearest")
     with pytest.raises(BadInput, match="score is given as well"):
         tailwise.select(proba, 20, strategy="base", score="entropy")
-    with pytest.raises(BadInput, match="'bald' needs predictions.mc_proba"):
+    with pytest.raises(BadInput, match=r"'bald' needs predictions\.mc_proba"):
         tailwise.select(proba, 20, strategy="bald")
 
 
