@@ -9,12 +9,15 @@ is integral, and prices (one per class) prove a batch optimal. Values in, assign
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..types import Float64Array, IntArray
 
+AT_FIRST = 4  # times its quota are the rows of a class that are put in order; more only where they are used up
+PASSED = 2  # times the budget are the rows that the falling price may pass
 ROUNDING = 1e-12  # of the largest value: a path must gain more than sums of so many values can be wrong by
 
 
@@ -36,16 +39,14 @@ def transport(values: Float64Array, quota: IntArray, penalty: float = np.inf) ->
     >>> best.rows.tolist(), best.classes.tolist(), best.value
     ([0, 1], [1, 0], 4.9)
     """
-    order = best_rows(values, int(quota.sum()) + 1)
-    kept = np.unique(order)
-    paths = AugmentingPaths(values[kept], np.searchsorted(kept, order), quota, penalty)
+    paths = AugmentingPaths(values, quota, penalty)
     paths.run()
     rows = np.flatnonzero(paths.place >= 0)
     classes = paths.place[rows]
     over = int(np.maximum(np.bincount(classes, minlength=len(quota)) - quota, 0).sum())
-    value = float(paths.values[rows, classes].sum()) - (penalty * over if over else 0.0)
+    value = float(values[rows, classes].sum()) - (penalty * over if over else 0.0)
     prices = paths.prices()
-    return Transport(kept[rows], classes, value, prices, dual_bound(values, quota, prices, penalty))
+    return Transport(rows, classes, value, prices, dual_bound(values, quota, prices, penalty))
 
 
 def best_rows(values: Float64Array, count: int) -> IntArray:
@@ -57,7 +58,7 @@ def best_rows(values: Float64Array, count: int) -> IntArray:
     size, classes = values.shape
     count = min(count, size)
     order = np.empty((count, classes), dtype=np.int64)
-    for cls, column in enumerate(values.T):
+    for cls, column in enumerate(np.ascontiguousarray(values.T)):
         limit = np.partition(column, size - count)[size - count] if count else np.inf
         near = np.flatnonzero(column >= limit)
         order[:, cls] = near[np.argsort(-column[near], kind="stable")][:count]
@@ -74,6 +75,112 @@ def dual_bound(values: Float64Array, quota: IntArray, prices: Float64Array, pena
     return float(quota @ capped + surplus.sum())
 
 
+def falling_price(values: Float64Array, quota: IntArray) -> tuple[IntArray, IntArray]:
+    """A first assignment that is optimal for the counts that it has: rows and their classes.
+
+    One price for all classes falls from the top, and takes in rows as it passes their values. A row worth the same to
+    several classes, as the images at a border are to both of its sides, goes where there is room, or others of that
+    kind move on. Where none can, the classes that were tried are full: their price stays, and that of the others falls
+    on. It ends where a row in one of these would rather be in one of those.
+
+    >>> rows, classes = falling_price(np.array([[3.0, 3.0], [2.0, 0.0], [1.0, 1.0]]), np.array([1, 2]))
+    >>> rows.tolist(), classes.tolist()
+    ([0, 1, 2], [1, 0, 1])
+    """
+    price = FallingPrice(values, quota)
+    price.run(*_descending(values, PASSED * int(quota.sum())))
+    rows = [(row, cls) for cls, members in enumerate(price.members) for row in members]
+    found = np.array(sorted(rows), dtype=np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+def _descending(values: Float64Array, count: int) -> tuple[list[int], list[int], list[float]]:
+    """Rows, classes and values, the largest first; from a value on that `count` rows have at least."""
+    most, count = values.max(axis=1, initial=-np.inf), min(count, len(values))
+    floor = np.partition(most, len(most) - count)[len(most) - count] if count else np.inf
+    rows, classes = np.divmod(np.flatnonzero(values >= floor), values.shape[1])
+    each = values[rows, classes]
+    order = np.lexsort((rows, -each))  # stable, so the classes of a row stay in order
+    return rows[order].tolist(), classes[order].tolist(), each[order].tolist()
+
+
+class FallingPrice:
+    """Fills classes while their common price falls; see `falling_price`."""
+
+    def __init__(self, values: Float64Array, quota: IntArray) -> None:
+        self.values, self.left = values, int(quota.sum())
+        self.free: list[int] = quota.tolist()
+        self.open = [True] * len(quota)  # whether the price of a class still falls
+        self.place: dict[int, int] = {}
+        self.members: list[set[int]] = [set() for _ in self.free]
+        # Rows of class k that are worth the same to class l, [k][l]; they may have moved since.
+        self.same: list[dict[int, list[int]]] = [{} for _ in self.free]
+        self.end = -np.inf  # the price at which a row of a full class would rather be in another
+
+    def run(self, rows: list[int], classes: list[int], values: list[float]) -> None:
+        """Take in rows in descending order of their values."""
+        at = 0
+        while at < len(rows) and self.left and values[at] > self.end:
+            row, value, tied = rows[at], values[at], []
+            while at < len(rows) and rows[at] == row and values[at] == value:
+                if self.open[classes[at]]:
+                    tied.append(classes[at])
+                at += 1
+            if tied and row not in self.place:
+                self._take(row, tied, value)
+
+    def _take(self, row: int, tied: list[int], value: float) -> None:
+        """Place a row in one of the classes that it is worth the same to, or close these."""
+        came, room = self._room(tied)
+        if room < 0:
+            self._close(came, value)
+            return
+        self.free[room] -= 1
+        self.left -= 1
+        while (step := came[room]) is not None:  # backwards: the last row moves first
+            source, mover = step
+            self.members[source].discard(mover)
+            self._put(mover, room, [source])
+            room = source
+        self._put(row, room, tied)
+
+    def _put(self, row: int, cls: int, tied: list[int]) -> None:
+        self.place[row] = cls
+        self.members[cls].add(row)
+        for other in tied:
+            if other != cls:
+                self.same[cls].setdefault(other, []).append(row)
+
+    def _room(self, tied: list[int]) -> tuple[dict[int, tuple[int, int] | None], int]:
+        """How each class was reached (from which, by which row), and the first that has room; −1 where none has."""
+        came: dict[int, tuple[int, int] | None] = dict.fromkeys(tied)
+        queue = list(tied)
+        for cls in queue:
+            if self.free[cls]:
+                return came, cls
+        for cls in queue:
+            for other, rows in self.same[cls].items():
+                while rows and self.place[rows[-1]] != cls:
+                    rows.pop()
+                if rows and other not in came and self.open[other]:
+                    came[other] = cls, rows[-1]
+                    if self.free[other]:
+                        return came, other
+                    queue.append(other)
+        return came, -1
+
+    def _close(self, classes: Iterable[int], price: float) -> None:
+        """Keep the price of full classes."""
+        for cls in classes:
+            self.open[cls] = False
+        others = np.flatnonzero(self.open)
+        for cls in classes:
+            rows = np.array(list(self.members[cls]), dtype=np.int64)
+            if len(rows) and len(others):
+                moves = self.values[np.ix_(rows, others)] - self.values[rows, cls][:, None]
+                self.end = max(self.end, price + float(moves.max()))
+
+
 class AugmentingPaths:
     """Successive best paths: one more row is placed at a time, moving others between classes where that pays.
 
@@ -81,14 +188,16 @@ class AugmentingPaths:
     row, so paths run over the C classes: from an unplaced row to the first class, and on by the best move of each pair.
     """
 
-    def __init__(self, values: Float64Array, order: IntArray, quota: IntArray, penalty: float) -> None:
-        self.values, self.order, self.quota, self.penalty = values, order, quota, penalty
+    def __init__(self, values: Float64Array, quota: IntArray, penalty: float) -> None:
+        self.values, self.quota, self.penalty = values, quota, penalty
         size, classes = values.shape
+        self.order = best_rows(values, min(int(quota.sum()), AT_FIRST * int(quota.max(initial=0))) + 1)
         self.place = np.full(size, -1, dtype=np.int64)  # the class of each row; −1: not placed
         self.counts = np.zeros(classes, dtype=np.int64)
         self.gain = np.full((classes, classes), -np.inf)  # of the best move k → l
         self.mover = np.zeros((classes, classes), dtype=np.int64)  # the row that makes it
         self.next = np.zeros(classes, dtype=np.int64)  # where the first unplaced row of each class may be
+        self.first = self.order[0].copy() if size else np.full(classes, -1)  # that row; −1: all are placed
         self.tolerance = ROUNDING * float(np.abs(values).max(initial=0.0))
         self.floor = self._too_little()
 
@@ -99,7 +208,7 @@ class AugmentingPaths:
 
     def run(self) -> None:
         """Place as many rows as there are places."""
-        self._place_the_undisputed()
+        self._start()
         for _ in range(int(self.quota.sum() - self.counts.sum())):
             self._augment()
 
@@ -115,12 +224,24 @@ class AugmentingPaths:
         theta = (best - self._fees()).max()
         return self._extend(np.maximum(best, np.where(self.counts > self.quota, theta + self.penalty, theta)))[0]
 
-    def _place_the_undisputed(self) -> None:
-        """Start from prices at which no class gets more than its quota: what its next best row is worth to it.
+    def _start(self) -> None:
+        """Place most rows at once, such that no row would move: then the paths that follow keep it so."""
+        placed, wished = self._undisputed()
+        if self.penalty == np.inf and len(placed) < self.quota.sum():
+            falling = falling_price(self.values, self.quota)
+            if len(falling[0]) > len(placed):
+                placed, wished = falling
+        self.place[placed] = wished
+        self.counts = np.bincount(wished, minlength=len(self.quota))
+        for cls in np.flatnonzero(self.counts).tolist():
+            self._refresh(cls)
+
+    def _undisputed(self) -> tuple[IntArray, IntArray]:
+        """Rows and their classes at prices at which no class gets more than its quota: what its next row is worth.
 
         Every row goes where its value exceeds the price by most. At these prices no row would move, so the assignment
-        is optimal for the counts that it has, and the paths that follow keep it so. With a penalty, counts themselves
-        must be optimal, too: then all classes have one price.
+        is optimal for the counts that it has. With a penalty, counts themselves must be optimal, too: then all classes
+        have one price.
         """
         columns = np.arange(len(self.quota))
         prices = self.values[self.order[np.minimum(self.quota, len(self.order) - 1), columns], columns]
@@ -129,10 +250,7 @@ class AugmentingPaths:
         surplus = self.values - prices
         wished = surplus.argmax(axis=1)
         placed = np.flatnonzero(surplus[np.arange(len(wished)), wished] > 0)
-        self.place[placed] = wished[placed]
-        self.counts = np.bincount(self.place[placed], minlength=len(self.quota))
-        for cls in np.flatnonzero(self.counts).tolist():
-            self._refresh(cls)
+        return placed, wished[placed]
 
     def _fees(self) -> Float64Array:
         """What one more row costs in each class, (C,)."""
@@ -145,7 +263,7 @@ class AugmentingPaths:
         changed = []
         while cls >= 0:
             source = int(before[cls])
-            row = int(self.mover[source, cls]) if source >= 0 else int(self._unplaced(cls))
+            row = int(self.mover[source, cls]) if source >= 0 else int(self.first[cls])
             self.place[row] = cls
             changed.append(cls)
             cls = source
@@ -154,9 +272,11 @@ class AugmentingPaths:
 
     def _longest_paths(self) -> tuple[Float64Array, IntArray]:
         """The most that a path from an unplaced row to each class brings, and the class before it (−1: the row)."""
-        columns = np.arange(len(self.quota))
-        rows = np.array([self._unplaced(cls) for cls in columns.tolist()])
-        return self._extend(np.where(rows >= 0, self.values[rows, columns], self.floor))
+        stale = (self.first >= 0) & (self.place[self.first] >= 0)
+        for cls in np.flatnonzero(stale).tolist():
+            self.first[cls] = self._unplaced(cls)
+        rows = self.first
+        return self._extend(np.where(rows >= 0, self.values[rows, np.arange(len(rows))], self.floor))
 
     def _extend(self, best: Float64Array) -> tuple[Float64Array, IntArray]:
         """Go on from what is reached, class by class, by moves that gain; ends, since no circle of moves gains."""
@@ -173,11 +293,16 @@ class AugmentingPaths:
 
     def _unplaced(self, cls: int) -> int:
         """The best row for a class that is not placed yet; −1 where all are. Rows that are placed stay so."""
-        order, at = self.order[:, cls], int(self.next[cls])
-        while at < len(order) and self.place[order[at]] >= 0:
+        at = int(self.next[cls])
+        while at < min(len(self.values), int(self.quota.sum()) + 1):
+            if at == len(self.order):
+                self.order = best_rows(self.values, AT_FIRST * at)
+            if self.place[self.order[at, cls]] < 0:
+                self.next[cls] = at
+                return int(self.order[at, cls])
             at += 1
         self.next[cls] = at
-        return int(order[at]) if at < len(order) else -1
+        return -1
 
     def _refresh(self, cls: int) -> None:
         """Find the best moves out of a class anew."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 
-from tailwise.solve.transport import Transport, best_rows, dual_bound, transport
+from tailwise.solve.transport import Transport, best_rows, dual_bound, falling_price, transport
 
 
 def assignment_optimum(values: np.ndarray, quota: np.ndarray) -> float:
@@ -61,6 +61,44 @@ def test_exact_quotas_reach_the_optimum_and_prove_it(problem: tuple[int, int, in
     assert np.bincount(best.classes, minlength=len(quota)).tolist() == quota.tolist()
     assert best.value == pytest.approx(assignment_optimum(values, quota), abs=1e-9)
     check_certificate(best, values, quota)
+
+
+def border_problem(size: int, classes: int, seed: int, step: float) -> tuple[np.ndarray, np.ndarray]:
+    """Values as at the borders of classes, each row worth the same to its two nearest; steps make more equal."""
+    rng = np.random.default_rng(seed)
+    logits = np.round(rng.normal(size=(size, classes)) / step) * step
+    values = logits - logits.max(axis=1, keepdims=True)
+    top, second = np.argsort(-values, axis=1, kind="stable")[:, :2].T
+    values[np.arange(size), top] = values[np.arange(size), second]
+    return values, rng.multinomial(rng.integers(0, size + 1), rng.dirichlet(np.ones(classes)))
+
+
+@given(st.integers(2, 60), st.integers(2, 7), st.integers(0, 10_000), st.sampled_from([1e-9, 0.1, 0.5]))
+def test_rows_that_are_worth_the_same_to_two_classes_are_assigned_optimally(
+    size: int, classes: int, seed: int, step: float
+) -> None:
+    values, quota = border_problem(size, classes, seed, step)
+    best = transport(values, quota)
+    assert best.value == pytest.approx(assignment_optimum(values, quota), abs=1e-9)
+    check_certificate(best, values, quota)
+
+
+@given(st.integers(2, 60), st.integers(2, 7), st.integers(0, 10_000), st.sampled_from([1e-9, 0.1, 0.5]))
+def test_the_falling_price_is_optimal_for_the_counts_that_it_fills(
+    size: int, classes: int, seed: int, step: float
+) -> None:
+    values, quota = border_problem(size, classes, seed, step)
+    rows, places = falling_price(values, quota)
+    counts = np.bincount(places, minlength=classes)
+    assert (counts <= quota).all()
+    assert len(set(rows.tolist())) == len(rows)
+    assert values[rows, places].sum() == pytest.approx(assignment_optimum(values, counts), abs=1e-9)
+
+
+def test_the_falling_price_places_most_rows_where_they_lie_at_borders() -> None:
+    values, _ = border_problem(3_000, 20, 0, 1e-9)
+    rows, _ = falling_price(values, np.full(20, 15))
+    assert len(rows) > 280
 
 
 @settings(max_examples=60)
