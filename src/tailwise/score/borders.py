@@ -5,9 +5,18 @@ The logit of class k is log p_k up to a constant of the row, so differences of l
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from ..types import Float64Array, FloatArray
+import numpy as np
+from numpy.typing import NDArray
+
+from ..scratch import Scratch
+from ..types import Float64Array, FloatArray, IntArray
+
+FAR_CLASSES = 10  # one class in so many may be looked at by itself
+ROUNDED = 4  # units in the last place that products and quotients may be off by
+COUNTABLE = 255  # by a byte
+_FOUND = Scratch()
 
 
 def border_distances(proba: FloatArray) -> Float64Array:
@@ -35,6 +44,33 @@ def border_closeness(proba: FloatArray) -> Float64Array:
     closeness[each, best] = 0.0
     closeness[each, best] = closeness.max(axis=1)
     return closeness
+
+
+def rows_near_borders(proba: FloatArray, least: Float64Array) -> IntArray:
+    """Rows, ascending, with all among them that have exp(−d_ik) ≥ least_k, or > 0 if that is 0, for some class k.
+
+    Such a row has a second probability of at least min(least) times its largest. That is seen without a division, from
+    the bits of the numbers, which sort as they do. Classes that reach much farther are looked at one by one.
+
+    >>> rows_near_borders(np.array([[0.5, 0.4, 0.1], [0.9, 0.1, 0.0]]), np.full(3, 0.7)).tolist()
+    [0]
+    """
+    size, classes = proba.shape
+    ordinary = least >= np.partition(least, classes // FAR_CLASSES)[classes // FAR_CLASSES] / 2
+    limit = float(least[ordinary].min(initial=np.inf))
+    if classes < 2 or limit <= 0:
+        return np.arange(size)
+    bits: NDArray[Any] = proba.view(f"i{proba.dtype.itemsize}")
+    tops: FloatArray = bits.max(axis=1).view(proba.dtype)  # (n,)
+    enough = (tops * limit).astype(proba.dtype).view(bits.dtype) - ROUNDED  # (n,)
+    found = np.greater_equal(bits, enough[:, None], out=_FOUND.array(bits.shape, np.bool_)).view(np.uint8)
+    near = np.zeros(size, dtype=np.int64)  # how many are large enough: the largest is
+    for start in range(0, classes, COUNTABLE):
+        near += np.einsum("ij->i", found[:, start : start + COUNTABLE])
+    far = np.flatnonzero(~ordinary)
+    if len(far):
+        near += 2 * (proba[:, far] > (1 - 1e-9) * least[far] * tops.astype(np.float64)[:, None]).any(axis=1)
+    return np.flatnonzero(near > 1)
 
 
 def as_distances(closeness: Float64Array) -> Float64Array:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..score.borders import border_closeness
+from ..score.borders import border_closeness, rows_near_borders
 from ..score.softmax import entropy
 from ..scratch import Scratch
 from ..types import Float64Array, FloatArray, IntArray
@@ -32,7 +32,7 @@ from .checks import added_problems, largest_product, row_problems
 from .exact import exact_sum, fixed_point_sums
 from .file_matrix import FileMatrix
 from .loops import Loops
-from .nearest import LargestRows
+from .nearest import Found, LargestRows, copy_keys
 from .top_k import TopK
 
 if TYPE_CHECKING:
@@ -264,10 +264,21 @@ class Shard:
         parts = self._map_rows(lambda where: self._block(where).argmax(axis=1))
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
-    def nearest_borders(self, count: int) -> tuple[IntArray, Float64Array]:
-        """For each class the `count` rows nearest to its border, and exp(−distance), (m, C) each, the nearest first."""
-        nearest = LargestRows(self.matrix.shape[1], min(count, self.stop - self.start))
-        self._map_rows(lambda where: nearest.add(border_closeness(self._block(where)), where.start))
+    def nearest_borders(self, count: int, each: int = 0) -> Found:
+        """For each class the `count` rows nearest to its border, exp(−distance) and keys, (m, C) each, nearest first.
+
+        With `each` above 0, of copies only the first so many.
+        """
+        nearest = LargestRows(self.matrix.shape[1], min(count, self.stop - self.start), each)
+
+        def work(where: slice) -> None:
+            stored = self._stored(where)
+            near = rows_near_borders(stored, nearest.least(where.start))
+            block = widen(stored if len(near) == len(stored) else stored[near])
+            nearest.add(border_closeness(block), near + where.start, copy_keys(block) if each else None)
+
+        if count:
+            self._map_rows(work)
         return nearest.result()
 
     # -- questions about a column -------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from .blocks import rows_per_block, widen
 from .checks import added_problems
 from .exact import exact_sum, from_exact, from_fixed_point
 from .loops import loaded, worth_loading
+from .nearest import merged
 from .shard import DIGIT_BITS, Shard
 from .top_k import TopK
 
@@ -154,20 +155,19 @@ class Rows:
             for k in range(len(classes))
         ]  # fmt: skip
 
-    def nearest_borders(self, count: int) -> tuple[IntArray, Float64Array]:
+    def nearest_borders(self, count: int, each: int = 0) -> tuple[IntArray, Float64Array]:
         """For each class the `count` rows nearest to its border, and how far they are, (m, C) each, nearest first.
 
         Distances are those of `border_distances`; equally near rows go by number; m < count where there are fewer rows.
+        With `each` above 0 a class has at most so many copies of a row (`copy_keys`).
         """
         if self.sparse:
             raise BadInput(
                 "distances to class borders need every probability, but a TopK holds only the largest of each row; "
-                "give the whole softmax"
+                "give the whole softmax, or use strategy 'margin' with balance"
             )
-        parts = self.ask_all("nearest_borders", count)
-        rows, closeness = (np.concatenate(column) for column in zip(*parts, strict=True))
-        best = np.argsort(-closeness, axis=0, kind="stable")[:count]  # shards come in the order of their rows
-        return np.take_along_axis(rows, best, axis=0), as_distances(np.take_along_axis(closeness, best, axis=0))
+        rows, closeness, _ = merged(self.ask_all("nearest_borders", count, each), count, each)
+        return rows, as_distances(closeness)
 
     def inside(self, reduced: Column, theta: float, cost: Column, but: IntArray) -> Inside:
         """What the rows with a reduced cost below θ add up to, leaving some out (ascending)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,9 @@ from ..balance.quota import wanted_counts, whole_quotas
 from ..errors import BadInput
 from ..inputs import shown
 from ..score.borders import border_distances
+from ..solve.nearest import copy_keys, earlier
 from ..solve.path import Lam, find_lam, parse_balance
+from ..solve.program import PROVEN
 from ..solve.shards import Column, Rows
 from ..solve.transport import transport
 from ..types import BoolArray, Float64Array, IntArray, Predictions, Selection, gap_between
@@ -21,6 +24,7 @@ from .task import Task
 CONFLICTS = ("exact", "class-order")
 FAR = 750.0  # what an infinite distance counts as: float64 allows finite ones up to 745
 SPARE = 50  # rows of each class beyond twice its quota that are looked at first
+REACH = 1.1  # and all rows whose distance is at most so many times that of the b-th nearest row
 
 
 @strategy
@@ -37,9 +41,15 @@ class BalancedBoundary(Base):
     An image near several borders counts for one class: "exact" finds the assignment with the least total distance and
     proves it; "class-order" is the published way, in which each class in turn takes its nearest images that are left.
     It reads the pool once or a few times, and costs O(m·C) memory with m candidates, about 2·b + 50·C.
+
+    Copies of an image do not fill a batch: of rows with the same probabilities (to about one part in a thousand, see
+    `solve.nearest.copy_keys`) one is picked, the first, as long as there are others, and `bound` holds for all batches
+    without copies. Where the pool has fewer different rows than places, each is picked equally often, as far as it has
+    copies. `copies=True` is the published method, which takes rows as they come.
     """
 
     conflicts: str = "exact"
+    copies: bool = False
     name: ClassVar[str] = "base"
 
     def __post_init__(self) -> None:
@@ -47,11 +57,15 @@ class BalancedBoundary(Base):
         conflicts: object = self.conflicts
         if not isinstance(conflicts, str) or conflicts not in CONFLICTS:
             raise BadInput(f"conflicts is {shown(conflicts)}; it must be one of {', '.join(map(repr, CONFLICTS))}")
+        if not isinstance(self.copies, bool):
+            raise BadInput(f"copies is {shown(self.copies)}; it must be True or False")
 
     def choose(self, task: Task, _predictions: Predictions, costs: Column) -> Selection:
         """`objective` is the sum of the distances, `bound` the least that is possible with the same quotas."""
-        nearest = Nearest(task.rows)
-        known = task.rows.above(np.arange(task.rows.classes), 0.0)[0] > 0
+        everywhere = np.ones(task.rows.classes, dtype=bool)
+        likely = [quotas(task, everywhere, lam).max() for lam in (0.0, np.inf) if not lam or self.balance != 0]
+        nearest = Nearest(task.rows, 2 * int(max(likely)) + SPARE, copies=self.copies)
+        known = nearest.known()
         fill = nearest.fill_exactly if self.conflicts == "exact" else nearest.fill_in_class_order
         found: dict[float, Filled] = {}
 
@@ -69,10 +83,11 @@ class BalancedBoundary(Base):
         best = filled(np.inf if exactly else lam.value)
         total = float(best.distances.sum())
         bound = min(best.bound, total)
+        gap = gap_between(total, bound, total, rounding=1e-9 * (1 + total))
         return task.selection(
             best.rows, informativeness=0.0 - total, balance=self.balance, lam=lam, method=self.name,
-            status="greedy" if bound == -np.inf else "optimal", objective=total, bound=bound,
-            gap=gap_between(total, bound, total, rounding=1e-9 * (1 + total)),
+            status="greedy" if bound == -np.inf else "optimal" if gap <= PROVEN else "best found", objective=total,
+            bound=bound, gap=gap,
         )  # fmt: skip
 
 
@@ -115,50 +130,180 @@ class Filled:
 
 
 class Nearest:
-    """The rows nearest to each border: as many as were needed so far."""
+    """The rows nearest to each border: as many as were needed so far, of copies only as many as are needed."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-        self._found, self._distances = rows.nearest_borders(0)  # (m, C), the nearest first
+    def __init__(self, rows: Rows, count: int, *, copies: bool) -> None:
+        self._rows, self._copies = rows, copies
+        self._each = 0  # how many copies of a row there may be in a list; 0: any number
+        self._read(count)
+
+    def known(self) -> BoolArray:
+        """The classes that have a probability above 0 anywhere, (C,)."""
+        known = np.asarray((self._distances < np.inf).any(axis=0))
+        doubtful = np.flatnonzero(~known)  # all rows that have a probability there may have no other
+        if len(doubtful):
+            known[doubtful] = self._rows.above(doubtful, 0.0)[0] > 0
+        return known
 
     def fill_exactly(self, quota: IntArray) -> Filled:
         """The least total distance, proved by prices: no row beyond those looked at is worth the price of a class."""
         budget, used = int(quota.sum()), np.flatnonzero(quota)
         if not budget:
             return Filled(np.empty(0, dtype=np.int64), np.empty(0), 0.0)
-        count = 2 * int(quota.max()) + SPARE
+        depth = 2 * quota[used] + SPARE  # rows of each class that are looked at, (S,)
         while True:
-            found, distances = self._first(count)
-            rows = np.unique(found[:, used])
-            enough = len(found) >= min(budget, self._rows.size)  # the b nearest rows of each class always are
-            if len(rows) >= budget:
-                values = -np.minimum(border_distances(self._rows.take(rows))[:, used], FAR)
-                best = transport(values, quota[used])
-                if enough or (-np.minimum(distances[-1, used], FAR) <= best.prices).all():
-                    far = -values[best.rows, best.classes]
-                    order = np.lexsort((best.rows, far))
-                    return Filled(rows[best.rows][order], far[order], -best.bound)
-            count *= 2
+            self._deepen(int(depth.max()))
+            found, values = self._found[:, used], -np.minimum(self._distances[:, used], FAR)
+            depth = np.maximum(depth, (values >= -REACH * within(found, -values, budget)).sum(axis=0))
+            near = np.arange(len(found))[:, None] < depth
+            candidates = self._candidates(np.unique(found[near]), used)
+            if candidates.distinct < budget:
+                if self._complete and near.all():
+                    if len(candidates.rows) >= budget:
+                        return candidates.fill_evenly(quota[used])
+                    self._allow(max(2 * self._each, -(-budget // candidates.distinct)), budget)
+                elif candidates.crowded and not self._each:
+                    self._allow(1)
+                depth = 2 * depth
+                continue
+            filled, prices = candidates.fill(quota[used])
+            worth = (values > prices).sum(axis=0)
+            enough = budget if self._each or not candidates.crowded else self._rows.size  # rows of a class, always
+            seen = self._complete | (worth < len(found)) | (depth >= enough)
+            if (seen & (worth <= depth)).all():
+                return filled
+            if candidates.crowded and not self._each:
+                self._allow(1)
+            depth = np.where(seen, np.maximum(depth, worth), 2 * depth)
 
     def fill_in_class_order(self, quota: IntArray) -> Filled:
-        """Class by class, its nearest rows that are left."""
-        open_ = np.ones(self._rows.size, dtype=bool)
+        """Class by class, its nearest rows that are left; of copies those first of which the fewest are taken."""
+        taken: Counter[int] = Counter()  # by key
         rows, far = [np.empty(0, dtype=np.int64)], [np.empty(0)]
         count = 2 * int(quota.max(initial=0)) + SPARE
         for cls in np.flatnonzero(quota).tolist():
             while True:
-                found, distances = self._first(count)
-                places = np.flatnonzero(open_[found[:, cls]])[: quota[cls]]
-                if len(places) == quota[cls]:
+                self._deepen(count)
+                left = np.flatnonzero(~np.isin(self._found[:, cls], np.concatenate(rows)))
+                keys = self._keys(self._found[left, cls])
+                level = np.array([taken[key] for key in keys.tolist()], dtype=np.int64) + times_before(keys)
+                first = np.argsort(level, kind="stable")[: quota[cls]]
+                if len(first) == quota[cls] and (level[first].max() == 0 or self._shows(int(level[first].max()))):
                     break
+                if level.max(initial=0) and not self._each:
+                    self._allow(1)
+                elif self._complete:
+                    self._allow(2 * self._each)
                 count *= 2
-            rows.append(found[places, cls])
-            far.append(np.minimum(distances[places, cls], FAR))
-            open_[rows[-1]] = False
+            rows.append(self._found[left[first], cls])
+            far.append(np.minimum(self._distances[left[first], cls], FAR))
+            taken.update(keys[first].tolist())
         return Filled(np.concatenate(rows), np.concatenate(far))
 
-    def _first(self, count: int) -> tuple[IntArray, Float64Array]:
-        """At least `count` rows for each class, or all."""
-        if len(self._found) < min(count, self._rows.size):
-            self._found, self._distances = self._rows.nearest_borders(count)
-        return self._found, self._distances
+    def _candidates(self, rows: IntArray, classes: IntArray) -> Candidates:
+        proba = self._rows.take(rows)
+        values = border_distances(proba)
+        values = values if len(classes) == values.shape[1] else values[:, classes]
+        np.negative(np.minimum(values, FAR, out=values), out=values)
+        if self._copies:
+            return Candidates(rows, values, np.arange(len(rows)))
+        _, first, group = np.unique(copy_keys(proba), return_index=True, return_inverse=True)
+        place = np.argsort(np.argsort(first))  # groups in the order of their first rows
+        return Candidates(rows, values, place[group.reshape(-1)])
+
+    def _keys(self, rows: IntArray) -> IntArray:
+        """Numbers that are the same for copies."""
+        return rows if self._copies else copy_keys(self._rows.take(rows)).view(np.int64)
+
+    def _shows(self, level: int) -> bool:
+        """Whether the lists hold all rows of which at most `level` copies come before them."""
+        return self._complete and (level < self._each or len(self._found) == self._rows.size)
+
+    def _allow(self, each: int, count: int = 0) -> None:
+        """Look again, with so many copies of a row in each list, at `count` rows or more."""
+        self._each = each
+        self._read(max(count, len(self._found)))
+
+    def _deepen(self, count: int) -> None:
+        """Have at least `count` rows for each class, or all."""
+        if len(self._found) < count and not self._complete:
+            self._read(count)
+
+    def _read(self, count: int) -> None:
+        """Twice as many as are needed now, as reading costs more than keeping them."""
+        asked = min(2 * count, self._rows.size)
+        self._found, self._distances = self._rows.nearest_borders(asked, self._each)  # (m, C), the nearest first
+        self._complete = len(self._found) < asked or asked == self._rows.size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Rows that may be picked, and which of them are copies of one another."""
+
+    rows: IntArray  # (m,) ascending
+    values: Float64Array  # (m, S) minus the distance to each border
+    group: IntArray  # (m,) copies have the same number; in the order of their first rows
+
+    @property
+    def distinct(self) -> int:
+        """How many rows there are without copies."""
+        return int(self.group.max(initial=-1)) + 1
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are copies."""
+        return self.distinct < len(self.rows)
+
+    def fill(self, quota: IntArray) -> tuple[Filled, Float64Array]:
+        """At most one of each group, and the prices of the classes: a group is worth what its best row is."""
+        if not self.crowded:
+            best = transport(self.values, quota)
+            return self._filled(best.rows, best.classes, best.bound), best.prices
+        order = np.argsort(self.group, kind="stable")
+        starts = np.flatnonzero(times_before(self.group[order]) == 0)
+        best = transport(np.maximum.reduceat(self.values[order], starts, axis=0), quota)
+        members = np.split(order, starts[1:])
+        chosen = [
+            members[group][self.values[members[group], cls].argmax()]
+            for group, cls in zip(best.rows.tolist(), best.classes.tolist(), strict=True)
+        ]
+        return self._filled(np.array(chosen), best.classes, best.bound), best.prices
+
+    def fill_evenly(self, quota: IntArray) -> Filled:
+        """Equally many of each group, as far as it has so many rows, where there are fewer groups than places.
+
+        What must be in the batch gets a bonus that no sum of moves between classes outweighs.
+        """
+        level, budget = times_before(self.group), int(quota.sum())
+        full = int(np.searchsorted(np.cumsum(np.bincount(level)), budget, side="right"))  # levels with all rows in
+        kept = np.flatnonzero(level <= full)
+        bonus = (len(quota) + 2) * (1.0 + float(np.ptp(self.values)))
+        sure = level[kept] < full
+        best = transport(self.values[kept] + bonus * sure[:, None], quota)
+        return self._filled(kept[best.rows], best.classes, best.bound - bonus * int(sure.sum()))
+
+    def _filled(self, chosen: IntArray, classes: IntArray, most: float) -> Filled:
+        far = -self.values[chosen, classes]
+        order = np.lexsort((self.rows[chosen], far))
+        return Filled(self.rows[chosen][order], far[order], -most)
+
+
+def within(found: IntArray, distances: Float64Array, budget: int) -> float:
+    """How far from some border the budget-th of the nearest rows is; inf where lists (m, S) have fewer."""
+    order = np.argsort(distances, axis=None, kind="stable")
+    _, first = np.unique(found.reshape(-1)[order], return_index=True)
+    if len(first) < budget:
+        return np.inf
+    return float(distances.reshape(-1)[order[np.partition(first, budget - 1)[budget - 1]]])
+
+
+def times_before(numbers: IntArray) -> IntArray:
+    """How often each number occurs before, (n,).
+
+    >>> times_before(np.array([4, 2, 4, 4])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(numbers, kind="stable")
+    times = np.empty(len(numbers), dtype=np.int64)
+    times[order] = earlier(numbers[order])
+    return times

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def test_in_class_order_picks_are_those_of_the_literal_algorithm(
     counts: list[int], budget: int, seed: int, *, ties: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proba = softmax(seed, ties=ties)
-    strategy = make("base", conflicts="class-order")
+    strategy = make("base", conflicts="class-order", copies=True)
     batch = strategy.select(tailwise.Predictions(proba), budget, counts=counts)
     assert batch.indices.tolist() == literal_base(proba, counts, budget)
     assert batch.status == "greedy"
@@ -86,7 +87,7 @@ def test_exact_picks_have_the_least_total_distance(
 ) -> None:
     monkeypatch.setattr(balanced_boundary, "SPARE", spare)
     proba = softmax(seed, ties=ties)
-    batch = make("base").select(tailwise.Predictions(proba), budget, counts=counts)
+    batch = make("base", copies=True).select(tailwise.Predictions(proba), budget, counts=counts)
     quota = equal_quotas(proba, counts, budget)
     least = least_total(proba, quota)
     assert batch.objective == pytest.approx(least)
@@ -112,6 +113,118 @@ def test_few_rows_are_proved_to_be_enough_by_prices() -> None:
     )
     batch = make("base").select(tailwise.Predictions(proba), 160)
     assert batch.objective == pytest.approx(least_total(proba, [40] * 4))
+
+
+def copies_before(proba: np.ndarray) -> list[int]:
+    """How many equal rows stand before each."""
+    seen: Counter[tuple[float, ...]] = Counter()
+    levels = []
+    for row in map(tuple, proba.tolist()):
+        levels.append(seen[row])
+        seen[row] += 1
+    return levels
+
+
+def with_copies(seed: int, *, images: int = 30, classes: int = 5, shuffled: bool = True) -> np.ndarray:
+    """Every image one to six times."""
+    rng = np.random.default_rng(seed)
+    proba = rng.dirichlet(np.geomspace(2.0, 0.3, classes), size=images).repeat(rng.integers(1, 7, size=images), axis=0)
+    return rng.permutation(proba) if shuffled else proba
+
+
+@pytest.mark.parametrize("spare", [0, 50])
+@pytest.mark.parametrize("budget", [1, 7, 25, 30, 31, 55])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_image_is_picked_once_before_copies_come_and_the_batch_is_the_best_of_these(
+    budget: int, seed: int, spare: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(balanced_boundary, "SPARE", spare)
+    proba = with_copies(seed)
+    batch = make("base").select(tailwise.Predictions(proba), budget)
+    levels = np.array(copies_before(proba))
+    full = max(level for level in range(7) if (levels < level).sum() <= budget)  # levels that are in it as a whole
+    assert set(np.flatnonzero(levels < full)) <= set(batch.indices.tolist()) <= set(np.flatnonzero(levels <= full))
+    allowed = proba[levels <= full]
+    must = 1e6 * (levels[levels <= full] < full)
+    columns = [cls for cls, places in enumerate(equal_quotas(proba, [0] * 5, budget)) for _ in range(places)]
+    cost = np.array([[min(distance(row, cls), 750.0) for cls in columns] for row in allowed])
+    rows, places = linear_sum_assignment(cost - must[:, None])
+    assert batch.objective == pytest.approx(cost[rows, places].sum())
+    assert batch.bound == pytest.approx(batch.objective)
+    assert batch.status == "optimal"
+
+
+@pytest.mark.parametrize("budget", [1, 7, 25, 30, 31, 55])
+@pytest.mark.parametrize("seed", range(3))
+def test_in_class_order_too_the_image_that_was_taken_least_comes_first(budget: int, seed: int) -> None:
+    proba = with_copies(seed)
+    taken: Counter[tuple[float, ...]] = Counter()
+    picks: list[int] = []
+    for cls, places in enumerate(equal_quotas(proba, [0] * 5, budget)):
+        for _ in range(places):
+            left = [i for i in range(len(proba)) if i not in picks]
+            picks.append(min(left, key=lambda i: (taken[tuple(proba[i])], distance(proba[i], cls), i)))
+            taken[tuple(proba[picks[-1]])] += 1
+    batch = make("base", conflicts="class-order").select(tailwise.Predictions(proba), budget)
+    assert batch.indices.tolist() == picks
+
+
+@pytest.mark.parametrize("conflicts", balanced_boundary.CONFLICTS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_copies_never_fill_a_batch(conflicts: str, dtype: type) -> None:
+    images = np.random.default_rng(3).dirichlet(np.full(10, 0.4), size=100)
+    pool = images.repeat(20, axis=0).astype(dtype)
+    batch = make("base", conflicts=conflicts).select(tailwise.Predictions(pool), 40)
+    assert len(set((batch.indices // 20).tolist())) == 40
+    assert (batch.indices % 20 == 0).all()  # the first of its copies
+    alone = make("base", conflicts=conflicts).select(tailwise.Predictions(images.astype(dtype)), 40)
+    assert (batch.indices // 20).tolist() == alone.indices.tolist()
+    assert batch.objective == pytest.approx(alone.objective)
+    published = make("base", conflicts=conflicts, copies=True).select(tailwise.Predictions(pool), 40)
+    assert len(set((published.indices // 20).tolist())) < 10
+
+
+def test_copies_may_differ_by_the_rounding_errors_of_a_network() -> None:
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(100, 10)).repeat(20, axis=0)
+    logits += 1e-7 * rng.normal(size=logits.shape)
+    pool = (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)).astype(np.float32)
+    batch = make("base").select(tailwise.Predictions(pool), 40)
+    assert len(set((batch.indices // 20).tolist())) == 40
+    assert batch.status == "optimal"
+
+
+@pytest.mark.parametrize("conflicts", balanced_boundary.CONFLICTS)
+@pytest.mark.parametrize("classes", [2, 3, 5, 8])
+def test_without_copies_in_the_pool_the_picks_are_those_of_the_published_method(conflicts: str, classes: int) -> None:
+    for seed in range(4):
+        given = tailwise.Predictions(softmax(seed, size=3_000, classes=classes))
+        ours, published = (
+            make("base", conflicts=conflicts, copies=copies).select(given, 120) for copies in (False, True)
+        )
+        assert ours.indices.tolist() == published.indices.tolist()
+
+
+def test_a_pool_of_a_hundred_copies_each_is_certified_and_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.random.default_rng(5).dirichlet(np.full(12, 0.3), size=400)
+    pool = np.tile(images, (100, 1)).astype(np.float32)
+    reads = []
+    nearest_borders = Rows.nearest_borders
+    monkeypatch.setattr(
+        Rows, "nearest_borders", lambda self, *asked: reads.append(asked) or nearest_borders(self, *asked)
+    )
+    batch = make("base").select(tailwise.Predictions(pool), 240)
+    alone = make("base").select(tailwise.Predictions(images.astype(np.float32)), 240)
+    assert batch.indices.tolist() == alone.indices.tolist()
+    assert batch.gap <= 1e-3
+    assert len(reads) <= 2 + 1  # of the large pool, and one of the small one
+
+
+def test_quotas_may_differ_and_be_zero() -> None:
+    proba, target = with_copies(2, images=80), [12, 0, 9, 1, 0]
+    batch = make("base", balance=1e15).select(tailwise.Predictions(proba), 22, target=target)
+    first = np.array(copies_before(proba)) == 0
+    assert batch.objective == pytest.approx(least_total(proba[first], target))
 
 
 def test_balance_turns_equal_quotas_into_those_of_the_target() -> None:
@@ -159,9 +272,12 @@ def test_edge_cases(conflicts: str) -> None:
     assert base.select(tailwise.Predictions(np.empty((0, 3))), 0).indices.tolist() == []
 
 
+@pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("conflicts", balanced_boundary.CONFLICTS)
-def test_picks_are_the_same_for_any_number_of_shards(conflicts: str) -> None:
+def test_picks_are_the_same_for_any_number_of_shards(conflicts: str, *, copied: bool) -> None:
     proba = np.random.default_rng(0).dirichlet(np.full(2_000, 0.1), size=700).astype(np.float32)  # three blocks
+    if copied:
+        proba = np.tile(proba[:100], (7, 1))
     picks = [
         make("base", conflicts=conflicts, shards=shards).select(tailwise.Predictions(proba), 60).indices.tolist()
         for shards in (1, 3)
@@ -172,5 +288,7 @@ def test_picks_are_the_same_for_any_number_of_shards(conflicts: str) -> None:
 def test_what_it_cannot_use_is_rejected() -> None:
     with pytest.raises(BadInput, match="conflicts is 'random'; it must be one of 'exact', 'class-order'"):
         make("base", conflicts="random")
-    with pytest.raises(BadInput, match="need every probability, but a TopK"):
+    with pytest.raises(BadInput, match="copies is 'no'; it must be True or False"):
+        make("base", copies="no")
+    with pytest.raises(BadInput, match=r"a TopK holds only the largest of each row; .* use strategy 'margin'"):
         make("base").select(tailwise.Predictions(tailwise.TopK.of(softmax(0), 3)), 4)
