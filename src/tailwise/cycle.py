@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .balance.calibrate import shift_prior
+from .balance.target import Target
 from .balance.trust import with_trust
 from .errors import BadInput
 from .learn.base import Learner, Model
@@ -75,7 +76,7 @@ def fit(
 def choose(
     strategy: Strategy, learner: Learner, model: Model, labelled: LabelledImages, pool: Inputs, budget: int, *,
     asking: Asking = Asking(), seed: int = 0, report: Progress = unheard,  # noqa: B008 - frozen
-    oracle: Oracle | None = None,
+    oracle: Oracle | None = None, target: Target | None = None,
 ) -> Choice:  # fmt: skip
     """Ask the model what the strategy needs to know, calibrate it, and select.
 
@@ -96,8 +97,9 @@ def choose(
     # A strategy from elsewhere may know of no oracle.
     reading: dict[str, Any] = {"oracle": oracle} if getattr(strategy, "reads_labels", False) else {}
     selection = strategy.select(
-        calibrated, budget, counts=labelled.counts(), seed=seed, report=lambda line: report(0.0, line), **reading
-    )
+        calibrated, budget, counts=labelled.counts(), target=target, seed=seed,
+        report=lambda line: report(0.0, line), **reading,
+    )  # fmt: skip
     if calibration.trust is not None:
         selection = with_trust(selection, calibration.trust, labelled.counts())
     seconds = Seconds(fitted - started, predicted - fitted, time.perf_counter() - predicted)

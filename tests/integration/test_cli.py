@@ -144,6 +144,15 @@ def test_embeddings_logits_and_a_strategy_are_those_of_the_library(
     assert json_of(capsys)["indices"] == plain["indices"]
 
 
+@pytest.mark.usefixtures("proba")
+def test_the_target_of_the_paper_may_ask_for_more_than_the_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = ["--counts", "40,0,0,0,0", "--balance", "1", "--json"]
+    assert select("--target", "paper", *counts) == 0
+    assert json_of(capsys)["target"] == pytest.approx([0, 10.4, 10.4, 10.4, 10.4])
+    assert select(*counts) == 0
+    assert json_of(capsys)["target"] == pytest.approx([0, 3, 3, 3, 3])
+
+
 @pytest.mark.parametrize(
     ("arguments", "target"),
     [

@@ -33,8 +33,9 @@ def wanted_counts(ranges: Ranges, labelled: Float64Array, budget: int, possible:
     """Counts of a batch that sum to the budget and are near the target; 0 for classes that are not possible, (C,).
 
     A target that asks for more than the budget is lowered by the same number in every class, as long as it is above 0
-    (for Eq. 4 that is water-filling of the labelled counts). One that asks for less is filled up to its high end, and
-    beyond it where even that is less than the budget, so that the labelled set becomes as even as possible.
+    (for the paper's Eq. 4 that is water-filling of the labelled counts). One that asks for less is filled up to its
+    high end, and beyond it where even that is less than the budget, so that the labelled set becomes as even as
+    possible.
 
     >>> target, everywhere = np.array([4.0, 1.0]), np.array([True, True])
     >>> wanted_counts(Ranges(target, target), np.zeros(2), 3, everywhere).tolist()

@@ -18,7 +18,7 @@ from ..types import Float64Array
 
 PerClass: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
 """Numbers by class: an array (C,), or a dict or pandas Series by class name or class number."""
-KINDS = ("shares", "ranges")
+KINDS = ("shares", "paper", "ranges")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +47,10 @@ class Target:
     [2.0, 8.0]
     >>> Target.shares([3, 1]).resolve(np.array([0.0, 0.0]), budget=8).low.tolist()
     [6.0, 2.0]
+    >>> Target.uniform().resolve(np.array([9.0, 1.0]), budget=4).low.tolist()
+    [0.0, 4.0]
+    >>> Target.paper().resolve(np.array([9.0, 1.0]), budget=4).low.tolist()
+    [0.0, 6.0]
     """
 
     kind: str
@@ -62,13 +66,18 @@ class Target:
 
     @classmethod
     def uniform(cls) -> Target:
-        """Every class equally often in the labelled set (Eq. 4)."""
+        """Every class equally often in the labelled set: Eq. 4, lowered to the budget where it asks for more."""
         return cls("shares")
 
     @classmethod
     def shares(cls, shares: PerClass) -> Target:
         """The labelled set follows these shares (any non-negative weights; they are normalised)."""
         return cls("shares", shares)
+
+    @classmethod
+    def paper(cls, shares: PerClass = None) -> Target:
+        """Eq. 4 as printed: classes that have too many labels already let it ask for more than the budget."""
+        return cls("paper", shares)
 
     @classmethod
     def counts(cls, wanted: PerClass) -> Target:
@@ -94,8 +103,9 @@ class Target:
         if not classes:
             raise BadInput("counts are empty; give one number for each class")
         labelled = per_class(labelled, "counts", classes)
-        if self.kind == "shares":
-            omega = share_target(self._share_vector(classes, names), labelled, budget)
+        if self.kind != "ranges":
+            wanted = share_target if self.kind == "shares" else paper_target
+            omega = wanted(self._share_vector(classes, names), labelled, budget)
             return Ranges(omega, omega)
         low = np.zeros(classes) if self.low is None else per_class(self.low, "target low", classes, names, single=True)
         high = np.full(classes, np.inf)
@@ -121,9 +131,30 @@ class Target:
 
 
 def share_target(shares: Float64Array, counts: Float64Array, budget: int) -> Float64Array:
-    """ω_i = max(share_i·(n + b) − n_i, 0) with n = Σ n_i; Eq. 4 where every share is 1/C, as n + b = c·b + b0.
+    """ω_i = max(share_i·t − n_i, 0), with the one t ≤ n + b for which Ω sums to b: water-filling.
+
+    Where no class has more labels than its share of n + b, t = n + b: that is Eq. 4.
 
     >>> share_target(np.array([0.5, 0.5]), np.array([9.0, 1.0]), 4).tolist()
+    [0.0, 4.0]
+    """
+    omega = paper_target(shares, counts, budget)
+    if omega.sum() <= budget * (1 + 1e-12):
+        return omega
+    used = np.flatnonzero(shares)
+    order = used[np.argsort(counts[used] / shares[used], kind="stable")]  # the class farthest below its share first
+    # With the first k classes below the level, t = (b + Σ n) / Σ share over these; the last that t lifts is the k-th.
+    levels = (budget + np.cumsum(counts[order])) / np.cumsum(shares[order])
+    lifted = int(np.count_nonzero(levels * shares[order] > counts[order]))
+    level = levels[max(lifted, 1) - 1]
+    lowered: Float64Array = np.maximum(shares * level - counts, 0.0)
+    return lowered
+
+
+def paper_target(shares: Float64Array, counts: Float64Array, budget: int) -> Float64Array:
+    """ω_i = max(share_i·(n + b) − n_i, 0) with n = Σ n_i; Eq. 4 where every share is 1/C, as n + b = c·b + b0.
+
+    >>> paper_target(np.array([0.5, 0.5]), np.array([9.0, 1.0]), 4).tolist()
     [0.0, 6.0]
     """
     omega: Float64Array = np.maximum(shares * (counts.sum() + budget) - counts, 0.0)

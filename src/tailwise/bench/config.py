@@ -15,6 +15,7 @@ from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
+from ..balance.target import Target
 from ..errors import BadFile, BadInput, UnknownName
 from ..files import is_file, no_file
 from ..inputs import shown
@@ -107,11 +108,18 @@ class Experiment(Part):
     calibration: CalibrationPart = CalibrationPart()
     lam: Literal["first", "every"] = "first"
     """Where the balance is a rule or a wish: find λ in the first cycle and keep it (the paper), or in every one."""
+    target: Literal["uniform", "paper"] = "uniform"
+    """What is balanced: all classes equally; "paper" is Eq. 4 as printed, which may ask for more than the budget."""
     passes: int = Field(default=10, ge=1)
     """Dropout passes, for the strategies that need them."""
     strategies: tuple[StrategyPart, ...] = Field(min_length=1)
     vaal: dict[str, Setting] = {}
     """Settings of VAAL's nets, for the strategies that need them."""
+
+    @property
+    def wanted(self) -> Target:
+        """The target."""
+        return Target.paper() if self.target == "paper" else Target.uniform()
 
     @property
     def vaal_settings(self) -> VaalSettings:

@@ -33,10 +33,11 @@ def sweep_lam(trial: Trial, store: Store, report: Progress = unheard) -> None:
         pool = world.train.take(world.left(world.split.labelled))
         proba = np.asarray(model.predict_proba(pool.inputs))
         budget = min(trial.experiment.budget, len(pool))
-        swept = balance_path(proba, budget, counts=counts, seed=trial.seed)
+        asked: dict[str, Any] = {"counts": counts, "target": trial.experiment.wanted, "seed": trial.seed}
+        swept = balance_path(proba, budget, **asked)
 
         def reference(name: str, lam: float) -> dict[str, float]:
-            made = make(name, balance=lam).select(Predictions(proba), budget, counts=counts, seed=trial.seed)
+            made = make(name, balance=lam).select(Predictions(proba), budget, **asked)
             return _point(made, l1_score(counts + made.expected_counts))
 
         content = {

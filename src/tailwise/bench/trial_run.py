@@ -115,6 +115,7 @@ def _run_cycle(trial: Trial, world: World, store: Store, done: list[Cycle], numb
             strategy, world.learner, model, world.train.take(labelled), world.train.take(left).inputs,
             min(trial.experiment.budget, len(left)), asking=_asking(trial.experiment),
             seed=seed_of(trial.seed, number, "select"), report=report, oracle=oracle,
+            target=trial.experiment.wanted,
         )  # fmt: skip
         oracle.check(choice.selection.indices, strategy.name)
     asked = time.perf_counter()

@@ -49,7 +49,10 @@ Counts = Annotated[
 ]
 SCORE = "entropy, margin, least-confidence, or a .npy with one number per image, larger = better."
 Score = Annotated[str, typer.Option(help=SCORE)]
-Wanted = Annotated[str | None, typer.Option("--target", help="Wanted counts of this batch: a file or a list.")]
+Wanted = Annotated[
+    str | None,
+    typer.Option("--target", help="Wanted counts of this batch: a file, a list, or 'paper' (Eq. 4)."),
+]
 Shares = Annotated[str | None, typer.Option(help="Wanted shares of the labelled set: a file or a list.")]
 AtLeast = Annotated[str | None, typer.Option(help="Fewest per class in this batch: 5, or a list, or 7=41,8=3.")]
 AtMost = Annotated[str | None, typer.Option(help="Most per class in this batch: 30, or a list, or 0=10.")]

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ..solve.matrices import Matrix
     from ..types import Float64Array
 
+PAPER = "paper"  # as a target
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -36,7 +38,7 @@ class Request:
     @property
     def uniform(self) -> bool:
         """True where every class is wanted equally often."""
-        return (self.target, self.shares, self.at_least, self.at_most) == (None,) * 4
+        return self.target in {None, PAPER} and (self.shares, self.at_least, self.at_most) == (None,) * 3
 
     def check(self) -> None:
         """Refuse options that contradict each other, before anything is read."""
@@ -109,6 +111,8 @@ def _target(request: Request, classes: int) -> object:
     from ..balance.target import Target
     from .numbers import limit_per_class, per_class
 
+    if request.target == PAPER:
+        return Target.paper()
     if request.target is not None:
         return Target.counts(per_class(request.target, "--target", classes))
     if request.shares is not None:

@@ -28,7 +28,7 @@ def test_water_rises_to_one_level_and_no_higher_than_the_limits(classes: int, se
 
 def test_an_equal_target_beyond_the_budget_becomes_water_filling_of_the_labels() -> None:
     labels = np.array([40.0, 3.0, 1.0, 0.0])
-    ranges = Target.uniform().resolve(labels, 6)
+    ranges = Target.paper().resolve(labels, 6)
     assert ranges.low.sum() > 6  # the paper's form asks for more than there is
     wanted = wanted_counts(ranges, labels, 6, np.ones(4, dtype=bool))
     assert wanted.sum() == pytest.approx(6)

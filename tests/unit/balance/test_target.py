@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tailwise.balance import Target, l1_score
@@ -14,13 +14,35 @@ from tailwise.errors import BadInput
 def test_uniform_is_equation_four() -> None:
     # b0 = 10, c = 2, b = 5, C = 3: (2·5 + 10)/3 − n_i, clipped; n includes the first cycle's five picks
     counts = np.array([9.0, 5.0, 1.0])
-    omega = Target.uniform().resolve(counts, budget=5).low
+    omega = Target.paper().resolve(counts, budget=5).low
     np.testing.assert_allclose(omega, np.maximum((2 * 5 + 10) / 3 - counts, 0))
+    even = np.array([7.0, 5.0, 3.0])  # nothing is clipped
+    for target in (Target.paper(), Target.uniform()):
+        np.testing.assert_allclose(target.resolve(even, budget=10).low, (15 + 10) / 3 - even)
 
 
-def test_clipping_may_ask_for_more_than_the_budget() -> None:
-    omega = Target.uniform().resolve(np.array([100.0, 0.0, 0.0]), budget=8).low
-    assert omega.sum() > 8
+def test_clipping_makes_the_paper_ask_for_more_than_the_budget_and_the_default_not() -> None:
+    counts = np.array([100.0, 0.0, 2.0])
+    assert Target.paper().resolve(counts, budget=8).low.sum() > 8
+    assert Target.uniform().resolve(counts, budget=8).low.tolist() == [0.0, 5.0, 3.0]
+    assert Target.shares([1, 1, 3]).resolve(counts, budget=8).low.tolist() == [0.0, 2.5, 5.5]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.sampled_from([0.0, 0.5, 1.0, 3.0])), min_size=2, max_size=8),
+    st.integers(0, 60),
+)
+def test_shares_are_filled_up_to_one_level(classes: list[tuple[int, float]], budget: int) -> None:
+    counts, weights = (np.array(column, dtype=float) for column in zip(*classes, strict=True))
+    assume(weights.any())
+    shares = weights / weights.sum()
+    omega = Target.shares(weights).resolve(counts, budget).low
+    low, high = 0.0, counts.sum() + budget  # the level by bisection
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(shares * middle - counts, 0).sum() <= budget else (low, middle)
+    np.testing.assert_allclose(omega, np.maximum(shares * low - counts, 0), atol=1e-9)
+    assert omega.sum() <= budget + 1e-9
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=6), st.integers(0, 40))

@@ -12,8 +12,10 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tailwise.balance import Target
 from tailwise.bench import trial_run
 from tailwise.bench.config import Experiment, parse_experiment
 from tailwise.bench.results import Row
@@ -95,6 +97,20 @@ def test_lambda_is_found_in_the_first_cycle_and_kept(tiny: Experiment, finished:
     swept = [row for row in collect(tiny, finished) if row.balance == "paper" and row.cycle < 2]
     for first, second in zip(swept[::2], swept[1::2], strict=True):
         assert first.lam == second.lam > 0
+
+
+@pytest.mark.parametrize("form", ["uniform", "paper"])
+def test_batches_are_measured_by_the_target_of_the_file(form: str, tmp_path: Path) -> None:
+    text = FILE.replace("start = { initial = 30 }", 'start = { initial = 90, draw = "pool" }')
+    text = text.replace("seeds = [0, 1]", f'seeds = [0]\ntarget = "{form}"').replace('[0, "paper"]', "[0.5]")
+    experiment = parse_experiment(text, "test")
+    run_experiment(experiment, Store(tmp_path), processes=1)
+    rows = [row for row in collect(experiment, Store(tmp_path)) if row.cycle < 2]
+    targets = {"uniform": Target.uniform(), "paper": Target.paper()}
+    for row in rows:
+        wanted = {name: target.resolve(row.counts, 20).low for name, target in targets.items()}
+        assert wanted["paper"].sum() > 20.1 or row.cycle  # some class has too many already
+        assert row.l1 == pytest.approx(np.abs(wanted[form] - row.expected).sum(), rel=1e-5)
 
 
 def test_auto_goes_by_the_scores_of_each_cycle(tmp_path: Path) -> None:
