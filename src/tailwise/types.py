@@ -163,6 +163,9 @@ class Selection:
     method: the score or strategy that made it.
     trust: how well the probabilities did on labelled images, and so how far the counts can be trusted; None where no
         labels were there to check them.
+    places: (C,) how many picks stand at the border of each class, where a strategy gives each class its places: these
+        are what it balances. A pick near a border may well be of the class across it, so they differ from
+        `expected_counts`. None where a strategy has no such places.
     notes: plain sentences on what to know about the batch, such as a limit of the rule for λ that was hit.
     """
 
@@ -184,6 +187,7 @@ class Selection:
     hidden: float = 0.0
     trust: Trust | None = None
     notes: tuple[str, ...] = ()
+    places: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -201,6 +205,8 @@ class Selection:
         ]
         if (self.target_high > self.target).any():
             lines.append(f"  up to    {_brief(self.target_high)}")
+        if self.places is not None:
+            lines.append(f"  places   {_brief(self.places)}")
         if self.trust is not None:
             lines.append(f"  {self.trust}")
         lines += [f"  {note}" for note in self.notes]

@@ -63,6 +63,9 @@ def certificate(status: str, gap: float | None) -> str:
         return "optimal: no batch is better, to one in a million"
     if gap is None or not math.isfinite(gap):
         return f"{status}: this method gives no bound"
+    if status == "optimal chunks":
+        best = "the best possible" if gap <= 1e-6 else f"within {percent(gap)} of the best possible"
+        return f"chosen in chunks, each {best} after those before it, certified"
     within = f"within {percent(gap)} of the best possible batch, certified"
     return within if status == "within gap" else f"{within} ({status})"
 
@@ -81,9 +84,13 @@ def percent(share: float) -> str:
 
 
 def class_table(batch: Selection, labelled: Float64Array) -> Table:
-    """Labelled so far, target and expected counts, with a bar; of many classes those farthest from their target."""
+    """Labelled so far, target, expected counts with a bar, and places where there are such.
+
+    Of many classes those farthest from their target.
+    """
     table = frameless()
-    for name in ("class", "labelled", "target", "expected"):
+    places = [] if batch.places is None else batch.places.tolist()
+    for name in ("class", "labelled", "target", *(["places"] if places else []), "expected"):
         table.add_column(name, justify="right")
     table.add_column("expected █  target │", no_wrap=True)
     longest = float(max(batch.expected_counts.max(initial=0.0), batch.target.max(initial=0.0)))
@@ -91,7 +98,8 @@ def class_table(batch: Selection, labelled: Float64Array) -> Table:
         low, expected = float(batch.target[cls]), float(batch.expected_counts[cls])
         wanted = wanted_text(low, float(batch.target_high[cls]), len(batch))
         drawn = bar(expected, low if low > 0 else None, longest)
-        table.add_row(str(cls), f"{labelled[cls]:g}", wanted, f"{expected:.1f}", drawn)
+        place = [str(places[cls])] if places else []
+        table.add_row(str(cls), f"{labelled[cls]:g}", wanted, *place, f"{expected:.1f}", drawn)
     return table
 
 
@@ -144,6 +152,8 @@ def _overview(batch: Selection, labelled: Float64Array, request: Request) -> lis
     if request.uniform and classes > 1:
         before = f"{l1_score(labelled):.3f} → " if labelled.any() else ""
         lines.append(f"L1 score of the labelled set: {before}{l1_score(labelled + expected):.3f} (0 = uniform)")
+    if batch.places is not None:
+        lines.append("[dim]places: picks at the border of each class; some will be of the class across it.[/]")
     return ["", *lines] if lines else []
 
 

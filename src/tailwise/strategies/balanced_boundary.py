@@ -80,14 +80,15 @@ class BalancedBoundary(Base):
         exactly = parse_balance(self.balance) == "auto"
         program = task.program(costs)
         lam = Lam(exact_lam(task, known)) if exactly else find_lam(self.balance, l1_at, program, scale=1.0)
-        best = filled(np.inf if exactly else lam.value)
+        used = np.inf if exactly else lam.value
+        best = filled(used)
         total = float(best.distances.sum())
         bound = min(best.bound, total)
         gap = gap_between(total, bound, total, rounding=1e-9 * (1 + total))
         return task.selection(
             best.rows, informativeness=0.0 - total, balance=self.balance, lam=lam, method=self.name,
             status="greedy" if bound == -np.inf else "optimal" if gap <= PROVEN else "best found", objective=total,
-            bound=bound, gap=gap,
+            bound=bound, gap=gap, places=quotas(task, known, used),
         )  # fmt: skip
 
 

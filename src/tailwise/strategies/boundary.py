@@ -88,7 +88,7 @@ class Boundary(Base):
         return task.selection(
             np.array(filling.picks), informativeness=gained, balance=self.balance, lam=filling.used_lam,
             method=self.name, status="optimal chunks", objective=-gained, bound=-gained - slack,
-            gap=slack / gained if gained else 0.0,
+            gap=slack / gained if gained else 0.0, places=np.bincount(filling.places, minlength=task.rows.classes),
         )  # fmt: skip
 
 

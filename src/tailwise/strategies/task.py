@@ -47,7 +47,7 @@ class Task:
     def selection(
         self, indices: IntArray, *, informativeness: float, balance: Balance, lam: Lam | float, method: str,
         status: str = "greedy", objective: float | None = None, bound: float = -np.inf, gap: float = np.inf,
-        hidden: float = 0.0,
+        hidden: float = 0.0, places: IntArray | None = None,
     ) -> Selection:  # fmt: skip
         """Assemble the answer; classes out of reach are looked for if balance was asked for, even if λ is then 0."""
         found = lam if isinstance(lam, Lam) else Lam(lam)
@@ -64,6 +64,7 @@ class Task:
             counts_std=np.sqrt(self.rows.variance(indices)),
             informativeness=informativeness, l1=l1, seconds=time.perf_counter() - self.started,
             unreachable=unreachable, method=method, notes=(note,) if note else (),
+            places=places,
         )  # fmt: skip
 
     def certified(

@@ -252,3 +252,15 @@ def test_labelled_images_say_how_far_the_default_can_be_trusted() -> None:
     assert batch.trust is not None
     assert batch.trust.labels == 300
     assert abs(batch.trust.accuracy - batch.trust.confidence) < 0.1
+
+
+def test_places_are_what_is_balanced_at_the_borders() -> None:
+    proba, around, labelled = embedded()
+    boundary = tailwise.select(proba, 40, embeddings=around, labelled_embeddings=labelled, counts=COUNTS)
+    for batch in (tailwise.select(proba, 40, counts=COUNTS), boundary):
+        assert batch.places is not None
+        assert batch.places[:2].tolist() == [0, 0]  # they have 30 and 20 labels already
+        assert sorted((COUNTS + batch.places)[2:].tolist()) == [18, 19, 19]
+        assert "  places   0.0 0.0 " in repr(batch)
+        assert batch.to_dict()["places"] == batch.places.tolist()
+    assert tailwise.select(proba, 40, score="entropy").places is None
