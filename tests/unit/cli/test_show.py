@@ -31,7 +31,7 @@ def test_the_certificate_speaks_of_the_gap_only_where_there_is_one() -> None:
     for none in (np.inf, None):
         assert certificate("greedy", none) == "greedy: this method gives no bound"
     assert certificate("optimal chunks", 0.0).startswith("chosen in chunks, each the best possible after")
-    assert "each within 0.10 % of" in certificate("optimal chunks", 9.95e-4)
+    assert "each within 0.0071 % of" in certificate("optimal chunks", 7.01e-5)
 
 
 def test_of_many_classes_those_farthest_from_their_target_are_shown(batch: tailwise.Selection) -> None:
