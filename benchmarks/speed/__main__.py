@@ -14,6 +14,7 @@ import time
 from . import (
     cluster,
     command_line,
+    default_call,
     growth,
     indexing,
     kcenter,
@@ -34,6 +35,7 @@ from .page import machine, missing_peers, shown, write_page
 
 MODULES = (
     small_pool,
+    default_call,
     million,
     wide,
     small_hard,

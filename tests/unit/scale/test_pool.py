@@ -82,6 +82,14 @@ def test_the_rows_nearest_to_class_borders_are_those_of_the_local_engine(pool: n
 
 
 @pytest.mark.usefixtures("cluster")
+def test_copies_in_other_shards_do_not_fill_a_batch(pool: np.ndarray) -> None:
+    copied = np.tile(pool[:500], (40, 1))
+    near, far = (tailwise.select(copied, 300, strategy="base", engine=engine, shards=3) for engine in ("local", "ray"))
+    assert facts(far) == facts(near)
+    assert len(set((far.indices % 500).tolist())) == 300
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_sparse_softmax_and_scores_of_ones_own_travel_too(pool: np.ndarray) -> None:
     sparse, scores = TopK.of(pool[:2_000], 4), np.random.default_rng(1).random(2_000)
     for proba, score in ((sparse, "entropy"), (pool[:2_000], scores)):
