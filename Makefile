@@ -7,6 +7,9 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCES := src tests benchmarks
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two processes with one thread each, never more
 
+# Bytecode is stored: hundreds of tests start a Python of their own, which would otherwise compile the package each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test coverage lint format types unit browser bench-speed bench-quality bench-faults screens clean
 

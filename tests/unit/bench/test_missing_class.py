@@ -56,7 +56,7 @@ def test_every_strategy_chooses_with_every_learner_and_the_model_stays_as_it_is(
     pool, oracle = truth.inputs, RecordingOracle(truth.labels)
     before = model.predict_proba(pool)
     for balance in balances(strategy):
-        asking = Asking(passes=2, vaal=SMALL_VAAL)
+        asking = Asking(folds=2, passes=2, vaal=SMALL_VAAL)  # each fold trains the learner again
         made = choose(
             make(strategy, balance=balance),
             teacher,
