@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from ..errors import BadInput, LedgerBusy, MissingExtra, NewerLedger, PoolExhausted, TargetUnreachable, UnknownName
 
@@ -33,10 +34,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and say how it ended."""
     import typer
 
-    from .app import app
-
     try:
-        code = typer.main.get_command(app).main(list(arguments), prog_name="tailwise", standalone_mode=False)
+        code = _commands()(list(arguments), prog_name="tailwise", standalone_mode=False)
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -51,6 +50,17 @@ def run(arguments: Sequence[str]) -> int:
     if code == INTERRUPTED:  # typer turns Ctrl-C into this code by itself
         return _failed(arguments, "Interrupted", "interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+@cache
+def _commands() -> Callable[..., object]:
+    """What runs a command line; built once per process, as reading the options of all commands takes 20 ms."""
+    from typer.main import get_command
+
+    from .app import app
+
+    main: Callable[..., object] = get_command(app).main
+    return main
 
 
 def _describe(error: Exception) -> tuple[str, str, int]:
