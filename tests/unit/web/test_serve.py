@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
@@ -13,8 +14,9 @@ from PIL import Image
 
 from tailwise.campaign.campaign import Campaign
 from tailwise.errors import BadFile, BadInput
+from tailwise.web.app import make_app
 from tailwise.web.serve import Options, Serving, running
-from tailwise.web.settings import FIRST_PORT
+from tailwise.web.settings import FIRST_PORT, WebSettings
 
 
 @pytest.fixture
@@ -119,3 +121,13 @@ def test_a_fault_while_it_runs_still_stops_the_server(folder: Path) -> None:
     assert threading.active_count() == before
     with Campaign.open(folder):
         pass
+
+
+@pytest.mark.parametrize("ml_backend", [False, True])
+def test_the_paths_that_take_a_body_are_those_of_the_document_which_a_start_does_not_make(ml_backend: bool) -> None:
+    app = make_app(cast(Campaign, None), WebSettings("x" * 32, ml_backend=ml_backend))
+    assert app.openapi_schema is None
+    (guard,) = app.user_middleware
+    documented = {path for path, methods in app.openapi()["paths"].items() if "post" in methods}
+    assert guard.kwargs["posts"] == documented
+    assert len(documented) > 5
