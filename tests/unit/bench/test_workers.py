@@ -65,8 +65,8 @@ def rows(folder, listener, **how):
 GUARD
     listener = Listener()
     killed = rows("out", listener, processes=2)
-    TIMES = 0
-    print(json.dumps({**killed, "lines": listener.lines, "whole": rows("whole", listener, processes=1)["rows"]}))
+    whole = None if killed["failed"] else rows("whole", Listener(), processes=1)["rows"]
+    print(json.dumps({**killed, "lines": listener.lines, "whole": whole}))
 '''
 KILLED = "was killed (signal 9; often out of memory)" if sys.platform != "win32" else "ended unexpectedly (exit code 3)"
 
