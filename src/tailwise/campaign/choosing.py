@@ -18,7 +18,6 @@ from ..errors import BadInput, PoolExhausted
 from ..inputs import whole_number
 from ..learn.calibrated import Calibration
 from ..strategies import make
-from ..strategies.base import STRATEGIES, check_reads_no_labels
 from ..types import FloatArray, IntArray, Progress, Selection, unheard
 from .cold import choose_cold
 from .features import Embedding, embed
@@ -26,10 +25,8 @@ from .ledger import Ledger
 from .models import describe, head_named, new_version, save, train, with_features
 from .past import HasLedger, Labelled, labelled_set, ledger_of
 from .rounds import COUNTS_IN_ROUND, Pick, Round, current_round, open_round
-from .state import Settings, changed_settings, read_settings
+from .state import Settings, changed_settings, check_strategy, read_settings
 from .wording import many
-
-ON_PIXELS = ("vaal",)  # its nets look at images, and a campaign has features
 
 # Usable, said of by nobody, nor of an image with the same bytes, and not settled; and not waiting in the open round.
 # With :skipped, also those that were skipped and nothing else.
@@ -240,13 +237,7 @@ def _request(
     name = usual.strategy if strategy is None else strategy
     weight = usual.balance if balance is None else balance
     weight = 0.0 if isinstance(weight, str) and weight == "none" else weight
-    _ = STRATEGIES[name]
-    if name in ON_PIXELS:
-        usable = (one for one in sorted(STRATEGIES) if one not in ON_PIXELS and not STRATEGIES[one].reads_labels)
-        others = ", ".join(usable)
-        raise BadInput(f"strategy {name!r} looks at pixels, and a campaign chooses by features; take one of {others}")
-    check_reads_no_labels(name)
-    make(name, balance=weight)  # an unknown name or a bad λ is refused here, before any work
+    check_strategy(name, weight)  # before any work
     head_named(usual.learner)
     calibrated = usual.calibration if calibration is None else calibration
     changed_settings(usual, {"calibration": calibrated})  # checks it

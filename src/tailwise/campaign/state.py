@@ -18,6 +18,7 @@ from .rounds import Round, RoundProgress, current_round, progress
 
 SETTINGS = "settings"
 CALIBRATIONS = ("none", "temperature")
+ON_PIXELS = ("vaal",)  # its nets look at images, and a campaign has features
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Settings:
     backbone: str = "auto"  # how images become features
     learner: str = "linear"
     calibration: str = "temperature"  # or "none"
-    strategy: str = "entropy"
+    strategy: str = "boundary"  # strategies.DEFAULT, whose import would take longer than `tailwise status`
     balance: str = "auto"
     budget: int = 100  # images of a round
     overlap: int = 1  # answers wanted per image
@@ -102,7 +103,26 @@ def changed_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings
     check_settings("a campaign", changes, [field.name for field in fields(Settings)])
     changed = replace(settings, **changes)
     _check(changed)
+    if {"strategy", "balance"} & set(changes):
+        check_strategy(changed.strategy, changed.balance)
+    if "learner" in changes:
+        from .models import head_named
+
+        head_named(changed.learner)
     return changed
+
+
+def check_strategy(name: str, balance: str | float) -> None:
+    """Reject a strategy or a balance with which no round can be chosen; "none" is λ = 0."""
+    from ..strategies.base import STRATEGIES, check_reads_no_labels, make
+
+    if name in ON_PIXELS:
+        usable = (one for one in sorted(STRATEGIES) if one not in ON_PIXELS and not STRATEGIES[one].reads_labels)
+        raise BadInput(
+            f"strategy {name!r} looks at pixels, and a campaign chooses by features; take one of {', '.join(usable)}"
+        )
+    check_reads_no_labels(name)
+    make(name, balance=0.0 if isinstance(balance, str) and balance == "none" else balance)
 
 
 def _check(settings: Settings) -> None:

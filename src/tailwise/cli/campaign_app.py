@@ -61,7 +61,7 @@ def next_(
     budget: Annotated[
         int | None, typer.Option("--budget", "-b", min=1, help="How many images; default 100, or what is left.")
     ] = None,
-    strategy: Annotated[str | None, typer.Option(help="One of `tailwise strategies`; default entropy.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="One of `tailwise strategies`; default boundary.")] = None,
     balance: Annotated[
         str | None, typer.Option(help="λ as a number, auto, paper, none, or a wish such as 'within 5%'; default auto.")
     ] = None,

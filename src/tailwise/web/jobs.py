@@ -18,10 +18,8 @@ from ..campaign.images import quarantine
 from ..campaign.ledger import Ledger
 from ..campaign.models import model_folder
 from ..campaign.rounds import ModelRow, Pick, Round, find_model, find_round, open_round, round_picks
-from ..campaign.state import read_settings
+from ..campaign.state import check_strategy, read_settings
 from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
-from ..strategies import make
-from ..strategies.base import check_reads_no_labels
 from ..types import Progress
 from . import wire
 from .child import Child, JobFailed
@@ -180,8 +178,7 @@ def check_wishes(ledger: Ledger, asked: wire.Next) -> None:
         usual = read_settings(ledger)
         balance = usual.balance if asked.balance is None else asked.balance
         try:
-            check_reads_no_labels(asked.strategy or usual.strategy)
-            make(asked.strategy or usual.strategy, balance=0.0 if balance == "none" else balance)
+            check_strategy(asked.strategy or usual.strategy, balance)
         except UnknownName as error:
             raise BadInput(str(error)) from error
     check_finished(ledger, allow_unfinished=asked.allow_unfinished)

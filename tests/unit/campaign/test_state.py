@@ -10,7 +10,8 @@ from tailwise.campaign.images import quarantine
 from tailwise.campaign.ledger import Ledger, write_meta
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.campaign.state import Settings, read_settings, read_status, write_settings
-from tailwise.errors import BadFile, BadInput
+from tailwise.errors import BadFile, BadInput, UnknownName
+from tailwise.strategies.base import DEFAULT
 
 
 def test_an_empty_campaign_counts_nothing(tmp_path: Path) -> None:
@@ -74,12 +75,30 @@ def test_settings_are_the_usual_ones_until_they_are_changed(ledger: Ledger) -> N
         ({"budget": 0}, "the setting budget is 0; it must be a whole number ≥ 1"),
         ({"overlap": -1}, "the setting overlap is -1"),
         ({"blind": 1}, "the setting blind is 1; it must be like False"),
+        ({"strategy": "a"}, "no strategy is called 'a'. Known: .*boundary.*entropy"),
+        ({"strategy": "vaal"}, "'vaal' looks at pixels, .* take one of .*boundary"),
+        ({"strategy": "galaxy"}, "'galaxy' reads the label of each pick"),
+        ({"balance": "much"}, "balance is 'much'; it must be a number ≥ 0, 'auto'"),
+        ({"learner": "resnet18"}, "one of linear, mlp, not 'resnet18'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(ledger: Ledger, changes: dict[str, object], says: str) -> None:
-    with pytest.raises(BadInput, match=says):
+    with pytest.raises((BadInput, UnknownName), match=says):
         write_settings(ledger, **changes)
     assert read_settings(ledger) == Settings()
+
+
+def test_a_campaign_keeps_the_strategy_that_its_settings_hold(ledger: Ledger) -> None:
+    """Every `init` writes all settings: campaigns of version 0.1.0 hold entropy, which was its default."""
+    assert read_settings(ledger).strategy == DEFAULT
+    write_meta(ledger, "settings", '{"strategy": "entropy", "budget": 9}')
+    assert write_settings(ledger, budget=8).strategy == "entropy"
+    assert write_settings(ledger, strategy=DEFAULT) == Settings(budget=8)
+
+
+def test_a_strategy_that_is_not_registered_here_stops_no_other_setting(ledger: Ledger) -> None:
+    write_meta(ledger, "settings", '{"strategy": "of-my-own"}')
+    assert write_settings(ledger, budget=8) == Settings(strategy="of-my-own", budget=8)
 
 
 def test_settings_of_a_newer_version_are_passed_over_and_damage_is_told(ledger: Ledger) -> None:
