@@ -61,8 +61,9 @@ def test_the_round_is_explained_in_words_with_counts_targets_and_certificate(
     assert "without a model" in cold
     assert "tailwise label zoo" in cold
     answer_round(zoo)
-    facts = json_of(capsys, "next", "zoo", "-b", "6", "--dry-run")
-    text = shown(capsys, "next", "zoo", "-b", "6")
+    assert "boundary, covering the pool, learnt from 5 labels" in shown(capsys, "next", "zoo", "-b", "6", "--dry-run")
+    facts = json_of(capsys, "next", "zoo", "-b", "6", "--strategy", "entropy", "--dry-run")
+    text = shown(capsys, "next", "zoo", "-b", "6", "--strategy", "entropy")
     assert "Round 2: 6 of 22 images" in text
     assert f"entropy, λ = {facts['lam']:.4g} (auto), learnt from 5 labels" in text
     assert "certified" in text or "optimal" in text

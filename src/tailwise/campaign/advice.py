@@ -270,6 +270,9 @@ def _reach(facts: Facts) -> list[Evidence]:
         f"By the model's probabilities the pool is short of {_named(names)}: the last round could not reach the number "
         "wanted there; more images would help more than more rounds."
     )
+    few = [name for name in names if facts.labels.get(name, FEW) < FEW]
+    if few:
+        text += f" It has seen too few labels of {_named(few)} to be sure."
     return [Evidence("reach", "unclear", text, {"classes": float(len(names))})]
 
 

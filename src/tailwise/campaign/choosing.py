@@ -397,7 +397,8 @@ def _notes(labelled: Labelled, embedding: Embedding, pending: Pending | None) ->
         notes.append(f"{left_out} left out: images with equal bytes have different labels")
     missing = [number for number, count in zip(labelled.class_ids, labelled.counts(), strict=True) if not count]
     if missing and len(labelled):
-        notes.append(f"{len(missing)} of {len(labelled.class_ids)} classes have no label yet")
+        have = "has" if len(missing) == 1 else "have"
+        notes.append(f"{len(missing)} of {len(labelled.class_ids)} classes {have} no label yet")
     return [*notes, *([embedding.note] if embedding.note else [])]
 
 

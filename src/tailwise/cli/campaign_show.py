@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..balance.measure import l1_score
-from ..campaign.wording import many
+from ..campaign.wording import how_chosen, many, why_counts_differ
 from .show import BAR, MOST_CLASSES, MOST_NOTES, bar, certificate, frameless, plain, shell_line
 
 if TYPE_CHECKING:
@@ -140,8 +140,9 @@ def show_proposal(made: Proposal, names: Mapping[int, str], folder: Path) -> Non
 
 def _reasons(made: Proposal) -> Iterable[str]:
     if not made.cold_start:
-        rule = f" ({plain(made.balance)})" if not _is_plain_number(made.balance) else ""
-        yield f"{plain(made.strategy)}, λ = {made.lam:.4g}{rule}, learnt from {many(made.labels, 'label')}"
+        how = how_chosen(made.strategy, made.status, made.balance, made.lam)
+        rule = f" ({made.balance})" if "λ" in how and not _is_plain_number(made.balance) else ""
+        yield f"{plain(how + rule)}, learnt from {many(made.labels, 'label')}"
         yield f"[green]{certificate(made.status, made.gap)}[/]"
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in made.seconds.items() if seconds >= 0.05)
     yield f"[dim]{sum(made.seconds.values()):.1f} s ({stages or 'all cached'}), {plain(made.backbone)} features[/]"
@@ -174,6 +175,8 @@ def _show_balance(console: Console, made: Proposal) -> None:
     console.print()
     if len(made.class_ids) > MOST_CLASSES:
         console.print(f"[dim]The {MOST_CLASSES} of {len(made.class_ids):,} classes farthest from their target.[/]")
+    if reason := why_counts_differ(made.strategy, made.status):
+        console.print(f"[dim]{reason}[/]")
     counts = np.array(made.why["counts"], dtype=np.float64)
     if len(counts) > 1:
         after = l1_score(counts + np.array(made.expected_counts))
@@ -277,7 +280,7 @@ def _round_cell(status: Status) -> Text:
     if status.round is None or status.progress is None:
         return Text("none is open yet")
     found, one = status.progress, status.round
-    how = f"{one.strategy}, λ = {one.why['lam']:.4g}" if one.why.get("lam") else one.strategy
+    how = how_chosen(one.strategy, one.why.get("status", ""), one.balance, one.why.get("lam"))
     return Text.assemble(
         f"{one.id}  ", gauge(found.done, found.images), f"  {found.done:,} of {found.images:,} answered ({how})"
     )

@@ -18,6 +18,7 @@ from ..campaign.agreement import Agreement
 from ..campaign.curve import Curve
 from ..campaign.ledger import Ledger, now
 from ..campaign.past import HasLedger, ledger_of
+from ..campaign.wording import why_counts_differ
 from ..errors import BadFile
 from ..files import write_whole
 from ..types import Progress, unheard
@@ -278,9 +279,10 @@ def _certificate_grid(story: Story) -> Grid:
         "Gap: how far, at most, the choice is from the best possible one. Distance: of the expected counts from the "
         "target, and of the realised from the expected ones, in images."
     )
+    reasons = dict.fromkeys(why_counts_differ(one.strategy, one.status) for one in story.rounds if not one.cold_start)
     return Grid(
         "certificates", "Certificate of each choice", ("round", "status", "balance", "λ", "gap", "distance to target",
-        "realised off by", "seconds"), tuple(body), (note, *_short_of(last)),
+        "realised off by", "seconds"), tuple(body), (note, *filter(None, reasons), *_short_of(last)),
         ("round", "status", "balance", "lam", "l1", "seconds", "gap"), tuple(records), words=3,
     )  # fmt: skip
 

@@ -135,6 +135,9 @@ def test_a_class_with_few_labels_speaks_for_a_round_unless_the_pool_is_short_of_
     short = judge(facts(**rare, unreachable=("wren",)))
     assert short.worth_it == "no"
     assert "the pool is short of wren" in evidence(short, "reach").text
+    assert evidence(short, "reach").text.endswith("It has seen too few labels of wren to be sure.")
+    known = judge(facts(labels={"owl": 60, "wren": 5}, unreachable=("wren",)))
+    assert evidence(known, "reach").text.endswith("more images would help more than more rounds.")
     assert judge(facts(**rare | {"rounds": 6})).worth_it == "no"
 
 

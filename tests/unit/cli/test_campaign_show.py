@@ -174,6 +174,25 @@ def test_a_balance_that_is_a_number_is_not_said_twice(words: Callable[[], str]) 
     assert "λ = 0.25, learnt" in words()
 
 
+@pytest.mark.parametrize(
+    ("status", "gap", "lines"),
+    [
+        ("greedy", 0.52, ("boundary, covering the pool, learnt from 2 labels", "within 52 % of the best possible batch",
+                          "images are chosen to cover the pool, not by the target. L1 score")),
+        ("optimal chunks", 0.0, ("boundary, exact class quotas, learnt from 2 labels",
+                                 "chosen in chunks, each the best possible one after those before it, certified",
+                                 "images at its border, and some of these are of other classes. L1 score")),
+    ],
+)  # fmt: skip
+def test_the_phases_of_boundary_are_named_and_so_is_why_counts_differ_from_the_target(
+    words: Callable[[], str], status: str, gap: float, lines: tuple[str, ...]
+) -> None:
+    campaign_show.show_proposal(replace(CHOSEN, strategy="boundary", status=status, gap=gap), NAMES, Path("zoo"))
+    text = words()
+    assert all(line in text for line in lines)
+    assert "λ" not in text
+
+
 def test_of_many_classes_those_farthest_from_their_target_are_shown(words: Callable[[], str]) -> None:
     size = 40
     many = replace(

@@ -58,10 +58,13 @@ function card(state, round) {
 /** @param {PastRound} round */
 function facts(round) {
   const texts = [`${round.answered} of ${counted(round.budget, 'image')}`, round.strategy];
-  if (round.lam !== null) texts.push(`λ = ${Number(round.lam.toPrecision(3))}`);
   const { gap = null, status = '' } = round.certificate ?? {};
+  const chunks = status === 'optimal chunks';
+  if (round.strategy === 'boundary' && status === 'greedy') texts.push('covers the pool');
+  else if (chunks && round.balance === 'auto') texts.push('exact class quotas');
+  else if (round.lam !== null && !['none', '0'].includes(round.balance)) texts.push(`λ = ${Number(round.lam.toPrecision(3))}`);
   const items = texts.map((text) => h('span', { class: 'fact' }, text));
-  if (gap !== null) items.push(h('span', { class: 'fact sure', title: `Solver: ${status}` }, icon('check'), gap <= 1e-6 ? 'certified optimal' : `certified within ${(100 * gap).toPrecision(2)}\u202f%`));
+  if (gap !== null) items.push(h('span', { class: 'fact sure', title: `Solver: ${status}` }, icon('check'), gap <= 1e-6 ? (chunks ? 'each chunk certified optimal' : 'certified optimal') : `certified within ${(100 * gap).toPrecision(2)}\u202f%`));
   return items;
 }
 
