@@ -25,7 +25,7 @@ from ..pool import POOLS
 from ..registry import Registry, check_settings
 from ..solve.path import parse_balance
 from ..strategies import make
-from ..strategies.base import Strategy
+from ..strategies.base import DEFAULT, Strategy
 from .toml import dump
 
 Scalar = bool | int | float | str
@@ -91,6 +91,14 @@ class StrategyPart(Part):
         return balance if isinstance(balance, list | tuple) else [balance]
 
 
+USUAL = (
+    StrategyPart(name="random"),
+    StrategyPart(name="margin"),
+    StrategyPart(name="entropy", balance=(0.0, "auto")),
+    StrategyPart(name=DEFAULT, balance=("auto",)),
+)
+
+
 class Experiment(Part):
     """All of it."""
 
@@ -112,7 +120,8 @@ class Experiment(Part):
     """What is balanced: all classes equally; "paper" is Eq. 4 as printed, which may ask for more than the budget."""
     passes: int = Field(default=10, ge=1)
     """Dropout passes, for the strategies that need them."""
-    strategies: tuple[StrategyPart, ...] = Field(min_length=1)
+    strategies: tuple[StrategyPart, ...] = Field(default=USUAL, min_length=1)
+    """The default strategy with those that it should beat, unless the file names others."""
     vaal: dict[str, Setting] = {}
     """Settings of VAAL's nets, for the strategies that need them."""
 

@@ -154,14 +154,14 @@ def list_presets(*, as_json: bool) -> None:
 
 
 def _print_json(wanted: Asked, rows: list[Row], failed: dict[str, str], page: Path | None) -> None:
-    from ..report.experiment import gain_rows, saving_rows
+    from ..report.experiment import gain_rows, random_rows, saving_rows
     from ..report.summary import Results
 
     results = Results.of(rows)
     print(json.dumps({
         "experiment": wanted.experiment.name, "folder": str(wanted.store.folder), "rows": len(rows),
-        "gains": _objects(gain_rows(results)), "savings": _objects(saving_rows(results)), "failed": failed,
-        "report": str(page) if page else None,
+        "over_random": _objects(random_rows(results)), "gains": _objects(gain_rows(results)),
+        "savings": _objects(saving_rows(results)), "failed": failed, "report": str(page) if page else None,
     }))  # fmt: skip
 
 

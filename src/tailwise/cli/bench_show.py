@@ -155,13 +155,18 @@ def note_shown(text: str, console: Console) -> None:
 
 def summary_shown(rows: list[Row], page: Path | None, folder: Path) -> None:
     """Accuracy, gains and label savings; the path of the report comes last."""
-    from ..report.experiment import gain_rows, saving_rows
+    from ..report.experiment import gain_rows, random_rows, saving_rows
+    from ..report.findings import default_findings
     from ..report.summary import Results
 
     console = Console(highlight=False)
     results = Results.of(rows)
+    over_random, balanced = random_rows(results), gain_rows(results)
+    if over_random[1:]:  # which names all methods
+        balanced = [line for line in balanced if line[-1]]
     savings = [line for line in saving_rows(results) if line[-2] != NOT_REACHED]
-    for title, table in (("What balance gains, in points of accuracy", gain_rows(results)), ("Label savings", savings)):
+    titles = ("Gains over random choice, in points of accuracy", "What balance gains, in points of accuracy")
+    for title, table in (*zip(titles, (over_random, balanced), strict=True), ("Label savings", savings)):
         header, *lines = without_constants(table)
         if lines:
             console.print(f"\n[bold]{title}[/]")
@@ -169,6 +174,8 @@ def summary_shown(rows: list[Row], page: Path | None, folder: Path) -> None:
             for cells in lines:
                 shown.add_row(*(plain(cell) for cell in cells))
             console.print(shown)
+    if findings := default_findings(results):
+        console.print("\n" + "\n".join(plain(one.text) for one in findings))
     console.print(f"\nResults: {plain(str(folder / 'results.csv'))}", soft_wrap=True)
     if page is not None:
         console.print(f"Report:  {plain(str(page))}", soft_wrap=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ..bench.results import Row
 from ..errors import BadFile
 from ..files import write_whole
-from .findings import chance_sentence, count_sentence, gain_findings, saving_findings
-from .gain_tables import gain_rows, saving_rows, study_tables
+from .findings import chance_sentence, count_sentence, default_findings, gain_findings, saving_findings
+from .gain_tables import gain_rows, random_rows, saving_rows, study_tables
 from .grid import Grid, latex, markdown, tidy_csv
 from .names import Study
 from .page import Page, Picture, render
@@ -23,7 +23,7 @@ from .sweeps import PoolSweep
 if TYPE_CHECKING:
     from .atlas import Plate
 
-__all__ = ["gain_rows", "saving_rows", "write_report"]
+__all__ = ["gain_rows", "random_rows", "saving_rows", "write_report"]
 
 FIGURE_KINDS = ("png", "svg", "pdf")
 
@@ -61,7 +61,7 @@ def write_report(
     page = Page(
         title=title,
         facts=facts(results),
-        findings=gain_findings(results),
+        findings=[*default_findings(results), *gain_findings(results)],
         savings=saving_findings(results),
         cautions=[text for text in (chance_sentence(results), count_sentence(results)) if text],
         grids=grids,

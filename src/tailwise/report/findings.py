@@ -9,12 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .gain_tables import labels_shown
+from ..strategies.base import DEFAULT
+from .gain_tables import COMPARED, labels_shown
 from .grid import number, with_spread
-from .names import Condition
+from .names import Condition, Method
 from .summary import CLEAR, Gain, Results, Saving, count_errors, curve, gains, mean_gains, passes_by_chance, savings
 
 KINDS = {
+    "default": "The default strategy against random choice",
     "up": "Where balance helps",
     "down": "Where balance hurts",
     "within noise": "Where no difference can be told from noise",
@@ -49,6 +51,43 @@ def gain_sentence(results: Results, gain: Gain) -> str:
     over = f"mean of {_plural(cycles, 'cycle')}, {_plural(gain.difference.seeds, 'seed')}"
     names = f"{gain.method.shown} against {gain.base.shown}"
     return f"{names}: {points} ({over}{'; within noise' if gain.verdict == 'within noise' else ''})"
+
+
+def default_findings(results: Results) -> list[Finding]:
+    """The default strategy against random choice, and who is ahead of it; nothing where it or Random did not run."""
+    found = []
+    for condition in results.trials:
+        ours, base = results.find(condition, DEFAULT, balanced=True), results.find(condition, "random")
+        if ours is None or base is None:
+            continue
+        gains_over = {name: mean_gains(results, condition, name, over=base) for name in COMPARED}
+        parts = [
+            _points_of(gain, COMPARED[name])
+            for name, some in gains_over.items()
+            for gain in some
+            if gain.method == ours and not math.isnan(gain.difference.mean)  # without a tail
+        ]
+        text = f"{ours.shown}, the default, against {base.shown}: {', '.join(parts)}."
+        found += [Finding("default", place(condition), one) for one in (text, _ahead(results, condition, ours))]
+    return found
+
+
+def _ahead(results: Results, condition: Condition, ours: Method) -> str:
+    """The methods that are better than one of them, in the mean over cycles, by two standard errors."""
+    found = [(gain, where) for name, where in COMPARED.items()
+             for gain in mean_gains(results, condition, name, over=ours)]  # fmt: skip
+    better = [f"{gain.method.shown} {_points_of(gain, where)}" for gain, where in found if gain.verdict == "up"]
+    last = max(
+        (curve(results, condition, one) for one in results.methods(condition)), key=lambda one: one.last.accuracy.mean
+    )
+    end = f"Highest at the end: {last.method.shown}, {number(100 * last.last.accuracy.mean, 1)} %."
+    if any(gain.verdict == "one seed" for gain, _ in found):
+        return f"One seed does not show who is ahead of it. {end}"
+    return f"Ahead of it: {', '.join(better)}. {end}" if better else f"No method is clearly ahead of it. {end}"
+
+
+def _points_of(gain: Gain, where: str) -> str:
+    return f"{with_spread(100 * gain.difference.mean, 100 * gain.difference.error, 1, sign=True)} points{where}"
 
 
 def saving_findings(results: Results) -> list[str]:

@@ -24,6 +24,7 @@ MEASURE_NAMES = {
 }
 WHERE = ("pool", "learner", "setting", "imbalance_factor")
 VERDICTS = {"up": "better", "down": "worse"}
+COMPARED = {"accuracy": "", "adjusted_accuracy": " adjusted", "tail_accuracy": " on the tail"}
 
 
 def gain_table(results: Results, study: Study, *, measure: str = "accuracy", published: bool = True) -> Grid:
@@ -157,17 +158,39 @@ def gain_rows(results: Results) -> list[list[str]]:
 
     Accuracy at the end ± standard deviation; gains are means over all cycles ± paired standard error, in points.
     """
-    names = ["method", "accuracy at the end", "gain", "on the tail", "seeds", "balance is"]
+    names = ["method", "accuracy at the end", *(f"gain{where}" for where in COMPARED.values()), "seeds", "balance is"]
     rows = [[*_place_names(results), *names]]
     for condition in results.trials:
-        tails = {gain.method: gain for gain in mean_gains(results, condition, "tail_accuracy")}
-        found = {gain.method: gain for gain in mean_gains(results, condition)}
+        measured = [{gain.method: gain for gain in mean_gains(results, condition, name)} for name in COMPARED]
         for one in summary.curves(results, condition):
-            gain, last = found.get(one.method), one.last.accuracy
-            added = [_points(gain), _points(tails[one.method])] if gain else ["", ""]
+            gain, last = measured[0].get(one.method), one.last.accuracy
+            added = [_points(of[one.method]) if gain else "" for of in measured]
             accuracy = with_spread(100 * last.mean, 100 * last.std)
             verdict = verdict_shown(gain) if gain else ""
             rows.append([*_place(results, condition), one.method.shown, accuracy, *added, str(last.seeds), verdict])
+    return rows
+
+
+def random_rows(results: Results) -> list[list[str]]:
+    """Gains over Random for a terminal, the header first: one row per condition and method.
+
+    Means over all cycles ± paired standard error, in points; nothing but the header where there is no Random.
+    """
+    names = ["method", "accuracy at the end", "gain over Random", "gain adjusted", "gain on the tail", "seeds", "is"]
+    rows = [[*_place_names(results), *names]]
+    for condition in results.trials:
+        base = results.find(condition, "random")
+        if base is None:
+            continue
+        found = {
+            measure: {gain.method: gain for gain in mean_gains(results, condition, measure, over=base)}
+            for measure in COMPARED
+        }
+        for one in summary.curves(results, condition):
+            last, gain = one.last.accuracy, found["accuracy"].get(one.method)
+            texts = [_points(of[one.method]) if one.method in of else "" for of in found.values()]
+            cells = [one.method.shown, with_spread(100 * last.mean, 100 * last.std), *texts, str(last.seeds)]
+            rows.append([*_place(results, condition), *cells, verdict_shown(gain) if gain else ""])
     return rows
 
 

@@ -234,13 +234,17 @@ def gains(results: Results, condition: Condition, measure: str = "accuracy") -> 
     return found
 
 
-def mean_gains(results: Results, condition: Condition, measure: str = "accuracy") -> list[Gain]:
+def mean_gains(
+    results: Results, condition: Condition, measure: str = "accuracy", *, over: Method | None = None
+) -> list[Gain]:
     """Gains over all cycles from 1 on: each seed's mean over the cycles, then mean and error over seeds.
 
-    One number per method, steadier than that of any one cycle. Seeds that ended early are left out.
+    Of each balanced method over its base, or of all methods over one of them. One number per method, steadier than
+    that of any one cycle. Seeds that ended early are left out.
     """
     found = []
-    for method, base in pairs(results, condition):
+    compared = [(one, over) for one in results.methods(condition) if one != over] if over else pairs(results, condition)
+    for method, base in compared:
         ours, theirs = results.trials[condition][method], results.trials[condition][base]
         cycles = sorted({cycle for trial in ours.values() for cycle in trial if cycle > 0})
         per_cycle = [both for both in (_both(ours, theirs, cycle) for cycle in cycles) if both]

@@ -9,6 +9,7 @@ import pytest
 
 from tailwise.bench.config import parse_experiment, presets, read_experiment
 from tailwise.errors import BadFile, BadInput, UnknownName
+from tailwise.strategies.base import DEFAULT
 
 SMALLEST = """
 name = "mine"
@@ -28,6 +29,15 @@ def test_the_smallest_file_shows_every_default_when_it_is_written_out() -> None:
     assert values["imbalance"] == {"profile": "step", "factors": [1.0, 0.3, 0.1], "tail": "last"}
     assert values["calibration"]["kind"] == experiment.calibration.kind
     assert values["strategies"][0]["balance"] == [0.0, "auto"]
+
+
+def test_without_strategies_the_default_runs_with_those_that_it_should_beat() -> None:
+    shortest = "\n".join(line for line in SMALLEST.splitlines() if not line.startswith("strategies"))
+    parts = parse_experiment(shortest, "test").strategies
+    assert {part.name: part.balance for part in parts} == {
+        "random": (0.0,), "margin": (0.0,), "entropy": (0.0, "auto"), DEFAULT: ("auto",),
+    }  # fmt: skip
+    assert parts == read_experiment("demo-digits").strategies
 
 
 def test_the_shipped_presets_are_those_that_are_promised_and_read_back_the_same() -> None:

@@ -115,3 +115,25 @@ def test_each_part_of_a_cycle_has_its_own_seconds(
     assert [row.seconds_select for row in rows] == [0, 0]
     assert (0 < rows[0].seconds_calibrate < 10) is calibrating
     assert rows[1].seconds_calibrate == 0
+
+
+@pytest.mark.parametrize("initial", [10, 30])  # below two labels per class boundary has no quotas yet, and λ is 0
+def test_exact_quotas_stay_exact_where_a_found_lambda_is_kept(initial: int, tmp_path: Path) -> None:
+    text = f"""
+        name = "quotas"
+        budget = 12
+        cycles = 3
+        seeds = [0]
+        pool = {{ name = "digits" }}
+        imbalance = {{ factors = [0.1] }}
+        start = {{ initial = {initial} }}
+        strategies = [{{ name = "boundary", balance = ["auto"] }}]
+    """
+    first = parse_experiment(text, "a test")
+    every = first.model_copy(update={"lam": "every"})
+    rows = []
+    for name, experiment in (("first", first), ("every", every)):
+        (trial,) = trials_of(experiment)
+        rows.append(trial_run.run_trial(trial, Store(tmp_path / name)))
+    assert [row.counts for row in rows[0]] == [row.counts for row in rows[1]]
+    assert rows[0][2].status == "optimal chunks"

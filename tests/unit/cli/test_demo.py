@@ -20,15 +20,15 @@ def test_the_demo_compares_every_method_and_names_its_report_last(
     run_demo(folder, "0", quiet=False)
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == f"Report:  {folder / 'report.html'}"
-    for method in ("Random", "Entropy", "Entropy-CB", "KCenter", "KCenter-CB", "Margin", "Margin-CB"):
+    for method in ("Random", "Entropy", "Entropy-CB", "Margin", "Boundary-CB", "Boundary-CB, the default, against"):
         assert any(line.startswith(f"{method} ") for line in shown), method
     assert (folder / "report.html").read_text().lower().startswith("<!doctype html>")
     with (folder / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 7 * 6
-    last = {(row["strategy"], row["balance"]): row for row in rows if row["cycle"] == "5"}
-    for name in ("entropy", "margin", "kcenter"):
-        assert float(last[name, "auto"]["l1_score"]) < float(last[name, "0"]["l1_score"])
+    assert len(rows) == 5 * 6
+    last = {(row["strategy"], row["balance"]): float(row["l1_score"]) for row in rows if row["cycle"] == "5"}
+    assert last["entropy", "auto"] < last["entropy", "0"]
+    assert last["boundary", "auto"] < last["random", "0"]
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from tailwise.bench.results import Row
+from tailwise.report.findings import default_findings
 from tailwise.report.gain_tables import (
     count_table,
     gain_rows,
     gain_table,
     measure_table,
+    random_rows,
     saving_rows,
     saving_shown,
     study_tables,
@@ -158,6 +160,43 @@ def test_the_terminal_gets_every_method_with_its_gain(by_hand: Results) -> None:
     assert base["gain"] == ""
     assert (balanced["gain"], balanced["seeds"], balanced["balance is"]) == ("+2.00 ± 1.00", "2", "better")
     assert "pool" not in base
+
+
+def versus_random(rows: list[Row], better: float) -> Results:
+    """Random, and the default so much better in every cycle of every seed, but for a bit of noise."""
+    rows = [row for row in rows if row.strategy == "random"]
+    ours = [
+        replace(row, strategy="boundary", balance="auto", accuracy=row.accuracy + better + 0.001 * row.seed,
+                adjusted_accuracy=row.accuracy - better, tail_accuracy=row.tail_accuracy + better)
+        for row in rows
+    ]  # fmt: skip
+    return Results.of(rows + ours)
+
+
+def test_every_method_is_compared_with_random_and_losses_are_called_so(make_rows: RowMaker) -> None:
+    rows = make_rows(factors=(0.1,), methods=[("random", "0")])
+    base, ours = lines(random_rows(versus_random(rows, 0.05)))
+    assert (base["method"], base["gain over Random"], base["is"]) == ("Random", "", "")
+    assert (ours["method"], ours["gain over Random"], ours["is"]) == ("Boundary-CB", "+5.10 ± 0.06", "better")
+    assert ours["gain adjusted"].startswith("−5.00")
+    assert lines(random_rows(versus_random(rows, -0.05)))[1]["is"] == "worse"
+    assert lines(random_rows(Results.of([row for row in make_rows() if row.strategy == "entropy"]))) == []
+
+
+def test_the_default_is_judged_in_words_and_who_is_ahead_of_it_is_named(make_rows: RowMaker) -> None:
+    rows = make_rows(factors=(0.1,), methods=[("random", "0")])
+    good, ahead = (one.text for one in default_findings(versus_random(rows, 0.05)))
+    assert good.startswith("Boundary-CB, the default, against Random: +5.1 ± 0.1 points, −5.0 ± 0.0 points adjusted, ")
+    assert ahead.startswith("Ahead of it: Random +5.0 ± 0.0 points adjusted. Highest at the end: Boundary-CB, ")
+    _, lost = (one.text for one in default_findings(versus_random(rows, -0.05)))
+    assert lost.startswith(
+        "Ahead of it: Random +4.9 ± 0.1 points, Random +5.0 ± 0.0 points on the tail. Highest at the"
+    )
+    balanced = make_rows(factors=(1.0,), methods=[("random", "0")], seeds=(0,))
+    alone, unknown = (one.text for one in default_findings(versus_random(balanced, 0.05)))
+    assert "tail" not in alone
+    assert unknown.startswith("One seed does not show who is ahead of it.")
+    assert default_findings(Results.of(rows)) == []
 
 
 def test_pools_are_named_where_there_are_several(make_rows: RowMaker) -> None:
