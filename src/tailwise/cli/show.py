@@ -58,12 +58,7 @@ def certificate(status: str, gap: float | None) -> str:
 
     >>> certificate("within gap", 7e-5)
     'within 0.0070 % of the best possible batch, certified'
-    >>> certificate("optimal chunks", 0.0)
-    'chosen in chunks, each the best possible one after those before it, certified'
     """
-    if status == "optimal chunks" and gap is not None:
-        each = "the best possible one" if gap <= 1e-9 else f"within {percent(gap)} of the best possible one"
-        return f"chosen in chunks, each {each} after those before it, certified"
     if status == "optimal":
         return "optimal: no batch is better, to one in a million"
     if gap is None or not math.isfinite(gap):
