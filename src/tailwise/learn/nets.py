@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ..errors import BadFile, BadInput
 
@@ -139,7 +140,9 @@ class StridedPoint(nn.Conv2d):
 
     def forward(self, maps: Tensor) -> Tensor:
         """(B, entering, h, w) → (B, leaving, h/stride, w/stride)."""
-        taken = maps[:, :, :: self.step, :: self.step] if self.step > 1 else maps
+        # A 1×1 average is the place itself. A slice gives the same numbers, but its gradient is in another order in
+        # memory, which makes the whole backward pass a quarter slower.
+        taken = functional.avg_pool2d(maps, 1, self.step) if self.step > 1 else maps
         return super().forward(taken.contiguous(memory_format=torch.channels_last))
 
 

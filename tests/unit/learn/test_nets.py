@@ -11,7 +11,7 @@ from torch import nn
 from tailwise.errors import BadFile, BadInput
 from tailwise.learn.augment import normalise
 from tailwise.learn.base import LEARNERS, make_learner
-from tailwise.learn.nets import ResNet, ResNetConfig, load_pretrained, read_weights
+from tailwise.learn.nets import ResNet, ResNetConfig, load_pretrained, placed, read_weights
 from tailwise.learn.resnet_learner import ResNet10, ResNet18, ResNet101, ResNetLearner
 from tailwise.learn.resnet_model import ResNetModel
 from tailwise.learn.store import load_model, save_model
@@ -78,6 +78,19 @@ def test_the_net_computes_what_a_literal_transcription_computes() -> None:
         h = (conv_bn(inner, f"{name}.conv2", f"{name}.bn2", 1, 1) + short).relu()
     logits = h.mean(dim=(2, 3)) @ state["fc.weight"].T + state["fc.bias"]
     torch.testing.assert_close(net(x), logits)
+
+
+def test_gradients_stay_in_channels_last_order_on_their_way_back() -> None:
+    net, orders = ResNet(ResNetConfig(3, (1, 1, 1, 1), 8)), []
+
+    def look(_module: nn.Module, _entering: object, leaving: torch.Tensor) -> None:
+        leaving.register_hook(lambda gradient: orders.append(gradient.stride()))
+
+    placed(net, torch.device("cpu"))
+    for stage in (net.layer1, net.layer2, net.layer3):
+        stage.register_forward_hook(look)
+    net(torch.randn(4, 3, 16, 16).contiguous(memory_format=torch.channels_last)).square().sum().backward()
+    assert orders == [(512, 1, 128, 32), (1024, 1, 128, 16), (2048, 1, 128, 8)]  # last stage first
 
 
 def test_names_of_weights_are_those_of_torchvision() -> None:
