@@ -25,6 +25,15 @@ from .store import SETTINGS_FILE, StoredModel, load_model, save_model
 KIND = "training"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """What a training changes from step to step."""
+
+    net: nn.Module
+    optimiser: torch.optim.Optimizer
+    average: dict[str, Tensor]  # of the weights, by parameter; empty where the recipe keeps none
+
+
 @dataclass(slots=True)
 class Checkpoints:
     """Writes and finds the checkpoints of one training; a folder of None keeps nothing."""
@@ -35,26 +44,26 @@ class Checkpoints:
     report: Progress
     written: float = field(default_factory=time.monotonic)
 
-    def keep(self, net: nn.Module, optimiser: torch.optim.Optimizer, epochs: int, done: float) -> None:
+    def keep(self, state: State, epochs: int, done: float) -> None:
         """Write the state after so many epochs, if it is time; a full disk must not end hours of training."""
         if self.folder is None or time.monotonic() - self.written < self.every:
             return
         try:
-            tensors = _arrays(net, optimiser) | {"epochs": np.array([epochs])}  # a tensor, as the checksum covers those
+            tensors = _arrays(state) | {"epochs": np.array([epochs])}  # a tensor, as the checksum covers those
             save_model(self.folder, StoredModel(KIND, {"fingerprint": self.fingerprint}, tensors))
         except BadFile as error:
             self.report(done, f"no checkpoint: {error}")
         self.written = time.monotonic()
 
-    def restore(self, net: nn.Module, optimiser: torch.optim.Optimizer) -> int:
-        """Put net and momentum back as they were; gives the number of epochs behind them, 0 without a checkpoint."""
+    def restore(self, state: State) -> int:
+        """Put everything back as it was; gives the number of epochs behind it, 0 without a checkpoint."""
         if self.folder is None or not (self.folder / SETTINGS_FILE).exists():
             return 0
         try:
             stored = load_model(self.folder, KIND)
             if stored.settings.get("fingerprint") != self.fingerprint:
                 raise BadFile(f"the checkpoint in {self.folder} is of other settings, data or another seed")
-            _put_back(stored.tensors, net, optimiser)
+            _put_back(stored.tensors, state)
         except BadFile as error:
             self.report(0.0, f"starting anew: {error}")
             return 0
@@ -83,21 +92,23 @@ def fingerprint(settings: dict[str, Any], net: nn.Module, inputs: Inputs, labels
     return digest.hexdigest()
 
 
-def _arrays(net: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    arrays = {f"net.{name}": _array(tensor) for name, tensor in net.state_dict().items()}
-    for name, parameter in net.named_parameters():
-        arrays[f"momentum.{name}"] = _array(optimiser.state[parameter]["momentum_buffer"])
-    return arrays
+def _arrays(state: State) -> dict[str, Any]:
+    arrays = {f"net.{name}": _array(tensor) for name, tensor in state.net.state_dict().items()}
+    for name, parameter in state.net.named_parameters():
+        arrays[f"momentum.{name}"] = _array(state.optimiser.state[parameter]["momentum_buffer"])
+    return arrays | {f"average.{name}": _array(tensor) for name, tensor in state.average.items()}
 
 
-def _put_back(arrays: dict[str, Any], net: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    with torch.no_grad():
-        for name, tensor in net.state_dict().items():
-            tensor.copy_(_tensor(arrays[f"net.{name}"], tensor))
-        for name, parameter in net.named_parameters():
-            # In the parameter's own order in memory, as it was: another order may round the last bit differently.
-            momentum = _tensor(arrays[f"momentum.{name}"], parameter)
-            optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
+@torch.no_grad()
+def _put_back(arrays: dict[str, Any], state: State) -> None:
+    for name, tensor in state.net.state_dict().items():
+        tensor.copy_(_tensor(arrays[f"net.{name}"], tensor))
+    for name, parameter in state.net.named_parameters():
+        # In the parameter's own order in memory, as it was: another order may round the last bit differently.
+        momentum = _tensor(arrays[f"momentum.{name}"], parameter)
+        state.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
+    for name, tensor in state.average.items():
+        tensor.copy_(_tensor(arrays[f"average.{name}"], tensor))
 
 
 def _tensor(array: Any, like: Tensor) -> Tensor:  # noqa: ANN401 - an array of the tensor's dtype

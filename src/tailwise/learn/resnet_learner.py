@@ -26,7 +26,9 @@ class ResNetLearner:
 
     Attributes
     ----------
-    epochs, lr, milestones, batch, weight_decay, nesterov: of SGD with momentum 0.9; lr halves at each milestone.
+    epochs, lr, batch, weight_decay, nesterov: of SGD with momentum 0.9.
+    schedule: "steps": lr halves at each of the `milestones`; "one-cycle": lr rises from 0 to `lr` and falls to 0 again.
+    average: share of the training over which weights are averaged, such as 0.1; 0: the last weights count.
     padding, flip: of the augmentation.
     dropout: before the last layer; BALD needs it above 0.
     class_weight: "none", or "balanced": each class weighs the same, however many labels it has.
@@ -38,7 +40,9 @@ class ResNetLearner:
 
     epochs: int = 100
     lr: float = 0.02
+    schedule: str = "steps"
     milestones: tuple[int, ...] = (60, 80)
+    average: float = 0.0
     batch: int = 256
     weight_decay: float = 5e-4
     nesterov: bool = True

@@ -275,7 +275,8 @@ def test_a_damaged_or_foreign_model_is_a_bad_file(model: ResNetModel, tmp_path: 
         ({"dropout": 1.0}, "dropout is a probability below 1"),
         ({"epochs": 0}, "epochs ≥ 1"),
         ({"device": "tpu"}, "device 'tpu' was asked for, but this machine has"),
-        ({"class_weight": "odd"}, "class_weight is one of none, balanced"),
+        ({"class_weight": "odd"}, "class_weight is 'odd'; it must be one of none, balanced"),
+        ({"schedule": "cosine"}, "schedule is 'cosine'; it must be one of steps, one-cycle"),
     ],
 )
 def test_senseless_settings_are_refused(settings: dict[str, object], complaint: str) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tailwise.learn.seeded import AUGMENT, generator
 from tailwise.learn.training import Lesson, Recipe, class_weights, epoch_batches, even_batches, train
 
 RECIPE = Recipe(epochs=4, lr=0.05, milestones=(2,), batch=8, padding=1)
+STEADY = replace(RECIPE, schedule="one-cycle", average=0.25)
 
 
 def lesson(count: int = 21, classes: int = 3, seed: int = 0) -> Lesson:
@@ -57,22 +59,35 @@ def stop_in_epoch(epoch: int) -> Any:  # noqa: ANN401 - a Progress that ends the
     return report
 
 
-def broken_off(folder: Path, in_epoch: int = 3) -> None:
+def broken_off(folder: Path, in_epoch: int = 3, recipe: Recipe = RECIPE) -> None:
     with pytest.raises(Stop):
-        trained(folder, report=stop_in_epoch(in_epoch))
+        trained(folder, recipe, report=stop_in_epoch(in_epoch))
     assert (folder / "model.json").exists()
 
 
-def test_the_loop_is_sgd_with_nesterov_momentum_as_written_in_a_textbook(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ("steps", [0.1, 0.1, 0.1, 0.05, 0.05, 0.05]),
+        # At the middles of six steps; the peak of 0.05 is after 0.9 steps.
+        ("one-cycle", [0.05 * 0.5 / 0.9, *(0.05 * (6 - middle) / 5.1 for middle in (1.5, 2.5, 3.5, 4.5, 5.5))]),
+    ],
+)
+def test_the_loop_is_sgd_with_nesterov_momentum_as_written_in_a_textbook(
+    schedule: str, rates: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(training, "SETTLED", 0)  # the loop alone
-    recipe = Recipe(epochs=2, lr=0.1, milestones=(1,), batch=4, padding=1, weight_decay=0.01)
+    peak = 0.1 if schedule == "steps" else 0.05
+    recipe = Recipe(epochs=2, lr=peak, schedule=schedule, milestones=(1,), batch=4, padding=1, weight_decay=0.01)
     data, net, ours = lesson(10), fresh(dropout=0.0), fresh(dropout=0.0)
     train(ours, data, recipe, seed=3)
     velocity = {name: torch.zeros_like(value) for name, value in net.named_parameters()}
     net.train()
-    for epoch, rate in enumerate((0.1, 0.05)):
+    left = iter(rates)
+    for epoch in range(2):
         draws = generator(3, AUGMENT, epoch)
         for indices in epoch_batches(10, 4, 3, epoch):
+            rate = next(left)
             images = crop_and_flip(torch.from_numpy(data.inputs[indices]), 1, draws)
             loss = functional.cross_entropy(
                 net(normalise(images, data.channels)), torch.from_numpy(data.labels[indices])
@@ -101,14 +116,14 @@ def test_training_leaves_torch_as_it_was() -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-@pytest.mark.parametrize("in_epoch", [2, 3, 4])
-def test_a_training_that_was_broken_off_goes_on_bit_for_bit(tmp_path: Path, in_epoch: int) -> None:
-    broken_off(tmp_path / "kept", in_epoch)
+@pytest.mark.parametrize(("in_epoch", "recipe"), [(2, RECIPE), (3, RECIPE), (4, RECIPE), (2, STEADY), (4, STEADY)])
+def test_a_training_that_was_broken_off_goes_on_bit_for_bit(tmp_path: Path, in_epoch: int, recipe: Recipe) -> None:
+    broken_off(tmp_path / "kept", in_epoch, recipe)
     lines: list[str] = []
-    resumed = trained(tmp_path / "kept", report=lambda _done, what: lines.append(what))
+    resumed = trained(tmp_path / "kept", recipe, report=lambda _done, what: lines.append(what))
     assert lines[0] == f"going on after epoch {in_epoch - 1}"
     assert lines[1].startswith(f"epoch {in_epoch} of 4")
-    assert same(resumed, trained())
+    assert same(resumed, trained(recipe=recipe))
     assert not (tmp_path / "kept").exists()
 
 
@@ -272,9 +287,52 @@ def test_a_last_step_into_nowhere_is_noticed_though_its_loss_was_finite() -> Non
         train(fresh(), lesson(8), Recipe(epochs=1, lr=1e38, batch=8, padding=0), seed=0)
 
 
-def test_after_few_steps_batch_norm_knows_the_clean_images_under_the_last_weights() -> None:
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.9])
+def test_averaged_weights_are_the_exponential_average_of_all_steps(share: float) -> None:
+    net, steps = fresh(), 12
+    passed: list[list[torch.Tensor]] = []  # the weights after each step
+
+    def note(_done: float, _what: str) -> None:
+        passed.append([parameter.detach().clone() for parameter in net.parameters()])
+
+    train(net, lesson(), replace(STEADY, average=share), seed=3, report=note)
+    assert len(passed) == steps
+    expected = [torch.zeros_like(parameter) for parameter in passed[0]]
+    for step, weights in enumerate(passed):
+        new = min(1.0, max(1 / (step + 1), 1 / (share * steps)))
+        expected = [(1 - new) * mean + new * weight for mean, weight in zip(expected, weights, strict=True)]
+    for parameter, mean in zip(net.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.detach(), mean, rtol=1e-4, atol=1e-6)
+
+
+def test_averaging_does_not_change_the_steps_that_it_averages() -> None:
+    heard: dict[float, list[str]] = {0.0: [], 0.25: []}
+    for share, lines in heard.items():
+        trained(recipe=replace(STEADY, average=share), report=lambda _done, what, lines=lines: lines.append(what))
+    assert heard[0.0] == heard[0.25]  # the loss of every step
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"schedule": "cosine"}, "schedule is 'cosine'; it must be one of steps, one-cycle"),
+        ({"class_weight": "equal"}, "class_weight is 'equal'; it must be one of none, balanced"),
+        ({"average": 1.0}, "average is 1.0; it must be a share of the training"),
+        ({"average": -0.1}, "average is -0.1; it must be a share of the training"),
+    ],
+)
+def test_settings_that_make_no_sense_are_rejected(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(BadInput, match=complaint):
+        Recipe(**settings)
+
+
+@pytest.mark.parametrize(("recipe", "settled"), [(RECIPE, 200), (STEADY, 200), (STEADY, 0)])
+def test_batch_norm_knows_the_clean_images_under_averaged_weights_and_after_few_steps(
+    recipe: Recipe, settled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "SETTLED", settled)
     data, net = lesson(15), fresh(dropout=0.0)  # 15 images make one batch of 8 and more
-    train(net, data, RECIPE, seed=3)
+    train(net, data, recipe, seed=3)
     entered: dict[str, torch.Tensor] = {}
     copy = fresh(dropout=0.0)
     copy.load_state_dict(net.state_dict())
