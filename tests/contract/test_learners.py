@@ -18,6 +18,7 @@ QUICK: dict[str, dict[str, object]] = {
     "mlp": {"width": 16, "least_steps": 60},
     "resnet18": NET,
     "resnet10": NET,
+    "resnet8": NET,
     "resnet101": NET | {"stem": "3x3"},
     "frozen": {"backbone": "torch.nn:Flatten", "size": 0},
 }

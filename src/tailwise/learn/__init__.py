@@ -8,7 +8,7 @@ from .backbone import FrozenLearner
 from .base import LEARNERS, Learner, Model, make_learner
 from .linear import LinearLearner
 from .mlp import MlpLearner
-from .resnet_learner import ResNet10, ResNet18, ResNet101
+from .resnet_learner import ResNet8, ResNet10, ResNet18, ResNet101
 
 __all__ = [
     "LEARNERS",
@@ -17,6 +17,7 @@ __all__ = [
     "LinearLearner",
     "MlpLearner",
     "Model",
+    "ResNet8",
     "ResNet10",
     "ResNet18",
     "ResNet101",

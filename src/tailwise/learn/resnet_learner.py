@@ -1,4 +1,4 @@
-"""Learners "resnet18", "resnet10" and "resnet101": labelled images in, a net trained as in the paper out.
+"""Learners "resnet18", "resnet101", "resnet10" and "resnet8": labelled images in, a net trained on them out.
 
 This module loads without torch; training, asking and loading need it.
 """
@@ -16,13 +16,13 @@ from .batches import check_images, held
 from .need_torch import need_torch
 
 if TYPE_CHECKING:
-    from .nets import ResNetConfig
+    from .nets import PooledConfig, ResNetConfig
     from .resnet_model import ResNetModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResNetLearner:
-    """What the three have in common.
+class NetLearner:
+    """What all of them have in common; the defaults are the paper's for CIFAR.
 
     Attributes
     ----------
@@ -33,7 +33,6 @@ class ResNetLearner:
     dropout: before the last layer; BALD needs it above 0.
     class_weight: "none", or "balanced": each class weighs the same, however many labels it has.
     width: channels of the first stage.
-    stem: "3x3" (CIFAR), "7x7" (without max-pool) or "7x7-pool" (ImageNet).
     weights: "" to train from scratch, "imagenet" for the official ones, or a .safetensors or .pth file.
     device: "auto" is the graphics card where there is one.
     """
@@ -51,13 +50,10 @@ class ResNetLearner:
     dropout: float = 0.5
     class_weight: str = "none"
     width: int = 64
-    stem: str = "3x3"
     weights: str = ""
     device: str = "auto"
 
     name: ClassVar[str]
-    blocks: ClassVar[tuple[int, int, int, int]]
-    bottleneck: ClassVar[bool] = False
 
     def fit(
         self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int,
@@ -78,17 +74,36 @@ class ResNetLearner:
 
         return load_resnet(folder, self.name, self.device)
 
-    def config(self, classes: int) -> ResNetConfig:
+    def config(self, classes: int) -> ResNetConfig | PooledConfig:
         """The shape of the net."""
-        from .nets import ResNetConfig
-
-        return ResNetConfig(classes, self.blocks, self.width, self.bottleneck, self.stem, self.dropout)
+        raise NotImplementedError
 
     def recipe_settings(self) -> dict[str, object]:
         """The settings that are the recipe's."""
         own = ("dropout", "width", "stem", "weights", "device")
         settings = {name: value for name, value in asdict(self).items() if name not in own}
         return settings | {"milestones": tuple(self.milestones)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResNetLearner(NetLearner):
+    """What the ResNets of the paper have in common.
+
+    Attributes
+    ----------
+    stem: "3x3" (CIFAR), "7x7" (without max-pool) or "7x7-pool" (ImageNet).
+    """
+
+    stem: str = "3x3"
+
+    blocks: ClassVar[tuple[int, int, int, int]]
+    bottleneck: ClassVar[bool] = False
+
+    def config(self, classes: int) -> ResNetConfig:
+        """The shape of the net."""
+        from .nets import ResNetConfig
+
+        return ResNetConfig(classes, self.blocks, self.width, self.bottleneck, self.stem, self.dropout)
 
 
 @learner
@@ -109,6 +124,28 @@ class ResNet10(ResNetLearner):
 
     name: ClassVar[str] = "resnet10"
     blocks: ClassVar[tuple[int, int, int, int]] = (1, 1, 1, 1)
+
+
+@learner
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResNet8(NetLearner):
+    """For machines without a graphics card and for small images: a net and a recipe that get most out of a minute."""
+
+    epochs: int = 40
+    lr: float = 0.05
+    schedule: str = "one-cycle"
+    average: float = 0.1
+    batch: int = 64
+    dropout: float = 0.2
+    width: int = 32
+
+    name: ClassVar[str] = "resnet8"
+
+    def config(self, classes: int) -> PooledConfig:
+        """The shape of the net."""
+        from .nets import PooledConfig
+
+        return PooledConfig(classes, self.width, self.dropout)
 
 
 @learner

@@ -1,4 +1,4 @@
-"""A trained ResNet: clean images in; softmax, features and dropout passes out. Asking it changes nothing in it.
+"""A trained net: clean images in; softmax, features and dropout passes out. Asking it changes nothing in it.
 
 Answers do not depend on how the images are batched beyond the last bits of float32 (about 1e-6).
 """
@@ -20,13 +20,13 @@ from ..pool.images import Inputs
 from ..types import IntArray, Progress
 from .augment import Channels, measure_channels, normalise
 from .batches import check_images, chunks, read_images
-from .nets import ResNet, ResNetConfig, load_pretrained, placed
+from .nets import Net, load_pretrained, make_net, placed, read_config
 from .seeded import DROPOUT, START, derived, device_named, global_seed
 from .store import StoredModel, damaged, load_model, save_model
 from .training import Lesson, Recipe, train
 
 if TYPE_CHECKING:
-    from .resnet_learner import ResNetLearner
+    from .resnet_learner import NetLearner
 
 BATCH = 256
 
@@ -36,7 +36,7 @@ class ResNetModel:
     """A net that was trained, always in eval mode, and the normalisation that it was trained with."""
 
     learner: str
-    net: ResNet
+    net: Net
     channels: Channels
     batch: int = BATCH
 
@@ -105,14 +105,14 @@ class ResNetModel:
 
 
 def fit_resnet(
-    learner: ResNetLearner, inputs: Inputs, labels: IntArray, *, classes: int, seed: int, report: Progress,
+    learner: NetLearner, inputs: Inputs, labels: IntArray, *, classes: int, seed: int, report: Progress,
     checkpoint: Path | None,
 ) -> ResNetModel:  # fmt: skip
     """Make the net, train it."""
     settings: dict[str, Any] = learner.recipe_settings()
     recipe, device = Recipe(**settings), device_named(learner.device)
     with global_seed(seed, START, device=torch.device("cpu")):
-        net = ResNet(learner.config(classes))
+        net = make_net(learner.config(classes))
     if learner.weights:
         load_pretrained(net, learner.weights, learner.name)
     placed(net, device)
@@ -125,9 +125,8 @@ def load_resnet(folder: Path, name: str, device: str) -> ResNetModel:
     """A model as it was saved."""
     stored = load_model(folder, name)
     try:
-        config, channels = stored.settings["config"], Channels(**stored.settings["channels"])
-        config = config | {"blocks": tuple(config["blocks"])}
-        net = ResNet(ResNetConfig(**config))
+        channels = Channels(**stored.settings["channels"])
+        net = make_net(read_config(stored.settings["config"]))
         net.load_state_dict({key: torch.from_numpy(value.copy()) for key, value in stored.tensors.items()})
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise damaged(folder, f"it does not make a {name}: {error}") from error

@@ -18,12 +18,13 @@ from tailwise.learn.vaal import VaalSettings
 from tailwise.pool.images import LabelledImages
 from tailwise.strategies import STRATEGIES, make
 
-NET = {"epochs": 1, "milestones": (), "batch": 16, "width": 4, "weights": "", "stem": "3x3", "device": "cpu"}
+NET = {"epochs": 1, "milestones": (), "batch": 16, "width": 4, "weights": "", "device": "cpu"}
 QUICK: dict[str, dict[str, object]] = {
     "mlp": {"width": 8, "least_steps": 30},
     "resnet18": NET,
     "resnet10": NET,
-    "resnet101": NET,
+    "resnet8": NET,
+    "resnet101": NET | {"stem": "3x3"},
     "frozen": {"backbone": "torch.nn:Flatten", "size": 0},
 }
 SMALL_VAAL = VaalSettings(steps=2, batch=4, channels=(4, 4, 4, 4), hidden=(8, 4), critic=8, device="cpu")

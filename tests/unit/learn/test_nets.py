@@ -11,8 +11,8 @@ from torch import nn
 from tailwise.errors import BadFile, BadInput
 from tailwise.learn.augment import normalise
 from tailwise.learn.base import LEARNERS, make_learner
-from tailwise.learn.nets import ResNet, ResNetConfig, load_pretrained, placed, read_weights
-from tailwise.learn.resnet_learner import ResNet10, ResNet18, ResNet101, ResNetLearner
+from tailwise.learn.nets import PooledConfig, PooledNet, ResNet, ResNetConfig, load_pretrained, placed, read_weights
+from tailwise.learn.resnet_learner import ResNet8, ResNet10, ResNet18, ResNet101, ResNetLearner
 from tailwise.learn.resnet_model import ResNetModel
 from tailwise.learn.store import load_model, save_model
 
@@ -78,6 +78,38 @@ def test_the_net_computes_what_a_literal_transcription_computes() -> None:
         h = (conv_bn(inner, f"{name}.conv2", f"{name}.bn2", 1, 1) + short).relu()
     logits = h.mean(dim=(2, 3)) @ state["fc.weight"].T + state["fc.bias"]
     torch.testing.assert_close(net(x), logits)
+
+
+@pytest.mark.parametrize("side", [32, 9, 3])  # 3: the last stages have one pixel, which is not halved
+def test_the_net_for_processors_computes_what_a_literal_transcription_computes(side: int) -> None:
+    torch.manual_seed(0)
+    net = PooledNet(PooledConfig(3, width=4)).eval()
+    x, state, functional = torch.randn(2, 3, side, side), net.state_dict(), nn.functional
+    for name, tensor in state.items():
+        if "running" in name:
+            tensor.uniform_(0.5, 1.5)
+
+    def norm(maps: torch.Tensor, name: str) -> torch.Tensor:
+        mean, var, scale, shift = (
+            state[f"{name}.{part}"][:, None, None] for part in ("running_mean", "running_var", "weight", "bias")
+        )
+        return (maps - mean) / (var + 1e-5).sqrt() * scale + shift
+
+    h = functional.conv2d(x, state["stem.weight"], state["stem.bias"]).relu()  # no padding
+    for stage in ("stages.0", "stages.1", "stages.2"):
+        wide = functional.conv2d(h, state[f"{stage}.conv1.weight"], padding=1)
+        half = norm(functional.max_pool2d(wide, 2) if wide.shape[2] > 1 else wide, f"{stage}.bn1").relu()
+        h = (norm(functional.conv2d(half, state[f"{stage}.conv2.weight"], padding=1), f"{stage}.bn2") + half).relu()
+    logits = h.flatten(2).max(dim=2).values @ state["fc.weight"].T + state["fc.bias"]
+    torch.testing.assert_close(net(x), logits)
+
+
+def test_the_net_for_processors_has_few_weights_and_no_stem_to_choose() -> None:
+    assert parameters(PooledNet(ResNet8().config(10))) == 292_698
+    with pytest.raises(BadInput, match="no setting 'stem'"):
+        make_learner("resnet8", stem="3x3")
+    with pytest.raises(BadInput, match="width is 1; it must be at least 2"):
+        ResNet8(**TINY | {"width": 1}).fit(images(4), np.array([0, 1, 0, 1]), classes=2, seed=0)
 
 
 def test_gradients_stay_in_channels_last_order_on_their_way_back() -> None:
