@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", default=[], choices=names, metavar="STUDY", help="may be given more than once"
     )
-    parser.add_argument("--strategy", action="append", default=[], help="of the leaderboard; only these")
+    parser.add_argument("--strategy", action="append", default=[], help="run only these")
     parser.add_argument("--quick", action="store_true", help="of the leaderboard: two pools, two rounds, two seeds")
     parser.add_argument("--runs", type=Path, default=RUNS, help="folder for the trials")
     parser.add_argument("--minutes", type=float, default=None, help="start no study after so many minutes")
@@ -57,7 +57,7 @@ def main() -> int:
         late = given.minutes is not None and time.monotonic() - started > 60 * given.minutes
         store = Continued(given.runs / study.name, {} if given.anew else by_trial(read_published(results_file(study))))
         run = not (given.report_only or late)
-        found[study], failed = run_study(study, given.data, store, given.processes, run=run)
+        found[study], failed = run_study(study, given.data, store, given.processes, tuple(given.strategy), run=run)
         failures += failed
     if any(study.compares for study in wanted):
         publish_defaults(found)
@@ -81,16 +81,17 @@ def results_file(study: Study) -> Path:
 
 
 def run_study(
-    study: Study, data: Path, store: Continued, processes: int | None, *, run: bool
+    study: Study, data: Path, store: Continued, processes: int | None, strategies: Sequence[str] = (), *, run: bool
 ) -> tuple[list[Row], bool]:
-    """Run a study and write what is there of it; all rows, and whether a trial failed."""
+    """Run a study, or some of its strategies, and write all that is there; all rows, and whether a trial failed."""
     experiment = at(study, data)
     failed: dict[str, str] = {}
-    if run:
-        status = status_of(experiment, store)
+    wanted = limited(experiment, strategies)
+    if run and wanted is not None:
+        status = status_of(wanted, store)
         print(f"\n{study.name}: {status.complete} of {status.trials} trials are done", file=sys.stderr)
         lines = Lines(status.trials - status.complete)
-        failed = run_experiment(experiment, store, processes=processes, watchers=(lines,), adopt=True)
+        failed = run_experiment(wanted, store, processes=processes, watchers=(lines,), adopt=True)
     if not store.folder.is_dir():
         store.folder.mkdir(parents=True)
     rows = keep_results(experiment, store)
@@ -103,7 +104,16 @@ def run_study(
         publish(store.folder, RESULTS / study.name)
         write_whole(RESULTS / study.name / "experiment.toml", at(study, Path()).to_toml().encode())
         print(f"{study.name}: {len(rows)} rows; {page}", file=sys.stderr)
+    if study.page:
+        (RESULTS / study.name).mkdir(parents=True, exist_ok=True)
+        write_whole(RESULTS / study.name / "README.md", study.page(study.make(), rows).encode())
     return rows, bool(failed)
+
+
+def limited(experiment: Experiment, strategies: Sequence[str]) -> Experiment | None:
+    """An experiment with only these strategies, all without a name; None where it has none of them."""
+    parts = tuple(part for part in experiment.strategies if not strategies or part.name in strategies)
+    return experiment.model_copy(update={"strategies": parts}) if parts else None
 
 
 def at(study: Study, data: Path) -> Experiment:

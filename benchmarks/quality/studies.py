@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.quality import from_scratch
 from tailwise.bench.config import Experiment, read_experiment
+from tailwise.bench.results import Row
 
 FEATURES = "cifar10_features.npz"
 
@@ -20,6 +22,8 @@ class Study:
     make: Callable[[], Experiment]
     compares: str = ""
     """What is different in a variant, in words; empty for an experiment of its own."""
+    page: Callable[[Experiment, Sequence[Row]], str] | None = None
+    """Writes the README.md of its results, also while there are none."""
 
 
 def preset(name: str) -> Callable[[], Experiment]:
@@ -72,5 +76,5 @@ STUDIES = [
     *defaults_of("cifar10-realistic", "realistic"),
     *defaults_of("cifar10-features", "paper", imbalance=STEEPEST),
     Study("tinyimagenet-features", "tinyimagenet_features.npz", preset("tinyimagenet-features")),
-    Study("cifar10-small", "cifar-10-batches-bin", preset("cifar10-small")),
+    Study("cifar10-small", "cifar-10-batches-bin", preset("cifar10-small"), page=from_scratch.page),
 ]

@@ -1,4 +1,4 @@
-"""Studies that go on from published rows: what is whole there is not run again, all else is."""
+"""Studies: what is published whole is not run again, some strategies can be run alone, pages show measured gains."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.quality import __main__ as command
+from benchmarks.quality import from_scratch
 from benchmarks.quality.published import Continued, by_trial, read_published
+from benchmarks.quality.studies import STUDIES, Study
 from tailwise.bench.config import Experiment, parse_experiment
 from tailwise.bench.pool_record import identify
 from tailwise.bench.results import Row
@@ -74,3 +77,53 @@ def test_what_the_folder_holds_whole_comes_first(tiny: Experiment, rows: list[Ro
 
 def test_where_nothing_is_published_there_are_no_rows(tmp_path: Path) -> None:
     assert read_published(tmp_path / "results.csv") == []
+
+
+def test_only_the_wanted_strategies_are_run_and_all_that_is_there_is_shown(
+    tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # results are written below the current folder
+    study = Study("tiny", "", lambda: tiny, page=from_scratch.page)
+    runs = {}
+    for names in (["random"], ["entropy", "margin"], ["margin"]):
+        found, failed = command.run_study(study, tmp_path, Continued(tmp_path / "runs"), 1, names, run=True)
+        runs[names[0]] = {row.strategy for row in found}
+        assert not failed
+    assert runs == {"random": {"random"}, "entropy": {"random", "entropy"}, "margin": {"random", "entropy"}}
+    assert "4 of 4 trials are complete" in (tmp_path / "docs/results/tiny/README.md").read_text(encoding="utf-8")
+
+
+def at_cycles(rows: list[Row], strategy: str, balance: str, accuracies: dict[int, list[float]]) -> list[Row]:
+    """Rows of the paper's pool with these accuracies, by seed and cycle, and twice as high where adjusted."""
+    return [
+        replace(
+            rows[0], pool="cifar10", learner="resnet10", setting="step 0.1", imbalance=0.1, strategy=strategy,
+            balance=balance, seed=seed, cycle=cycle, accuracy=accuracy, adjusted_accuracy=2 * accuracy,
+        )
+        for seed, curve in accuracies.items() for cycle, accuracy in enumerate(curve)
+    ]  # fmt: skip
+
+
+def test_a_page_shows_gains_over_random_and_the_published_gain_of_balance(tiny: Experiment, rows: list[Row]) -> None:
+    found = [
+        *at_cycles(rows, "random", "0", {0: [0.2, 0.30, 0.40], 1: [0.2, 0.30, 0.44]}),
+        *at_cycles(rows, "entropy", "0", {0: [0.2, 0.31, 0.42], 1: [0.2, 0.31, 0.44]}),
+        *at_cycles(rows, "entropy", "auto", {0: [0.2, 0.33, 0.45], 1: [0.2, 0.34, 0.49]}),
+        *at_cycles(rows, "boundary", "auto", {0: [0.2, 0.35, 0.47], 1: [0.2, 0.35]}),  # seed 1 is not complete
+    ]
+    page = from_scratch.page(tiny.model_copy(update={"cycles": 2, "seeds": (0, 1, 2, 3)}), found)
+    assert "7 of 8 trials are complete" in page
+    # Per seed (1 + 2) / 2 and (1 + 0) / 2 points over the cycles, 2 and 0 in the last; adjusted twice that.
+    assert "| Entropy | **+1.00 ± 0.50** | +1.00 ± 1.00 | **+2.00 ± 1.00** | +2.00 ± 2.00 | 2 |" in page
+    assert "| Entropy-CB | **+4.25 ± 0.25** | **+5.00 ± 0.00** | " in page
+    assert "| Boundary-CB | +6.00 ± – | +7.00 ± – | +12.00 ± – | +14.00 ± – | 1 |" in page
+    assert "| step 0.1 | Entropy-CB | **+2.50 ± 0.50** | +0.54 | **+4.00 ± 1.00** | +0.86 |" in page
+
+
+def test_a_page_without_results_says_so_and_the_one_in_the_repository_is_made_from_its_rows() -> None:
+    (study,) = (one for one in STUDIES if one.page)
+    experiment = study.make()
+    assert "**Not yet run**" in from_scratch.page(experiment, [])
+    folder = Path(__file__).parents[3] / "docs" / "results" / study.name
+    stored = (folder / "README.md").read_text(encoding="utf-8")
+    assert stored == from_scratch.page(experiment, read_published(folder / "results.csv"))
