@@ -10,14 +10,15 @@ is integral, and prices (one per class) prove a batch optimal. Values in, assign
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..types import Float64Array, IntArray
+from ..types import BoolArray, Float64Array, IntArray
 
 AT_FIRST = 4  # times its quota are the rows of a class that are put in order; more only where they are used up
 PASSED = 2  # times the budget are the rows that the falling price may pass
+SPARE = 32  # rows of a class that are looked at, next to twice its quota, where most values are 0
 ROUNDING = 1e-12  # of the largest value: a path must gain more than sums of so many values can be wrong by
 
 
@@ -47,6 +48,66 @@ def transport(values: Float64Array, quota: IntArray, penalty: float = np.inf) ->
     value = float(values[rows, classes].sum()) - (penalty * over if over else 0.0)
     prices = paths.prices()
     return Transport(rows, classes, value, prices, dual_bound(values, quota, prices, penalty))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseValues:
+    """Values of m rows for C classes that are 0 but for some pairs; a row that is barred is worth −1 everywhere."""
+
+    rows: IntArray  # (n,) of the pairs; ascending within a class
+    classes: IntArray  # (n,) ascending
+    values: Float64Array  # (n,) at least 0
+    barred: BoolArray  # (m,)
+
+    def dense(self, rows: IntArray, classes: int) -> Float64Array:
+        """Values of some rows, (len(rows), C); they must ascend."""
+        place = np.searchsorted(rows, self.rows)
+        there = np.flatnonzero(rows[np.minimum(place, len(rows) - 1)] == self.rows) if len(rows) else place[:0]
+        result = np.zeros((len(rows), classes))
+        result[place[there], self.classes[there]] = self.values[there]
+        result[self.barred[rows]] = -1.0
+        return result
+
+    def best(self, cls: int, count: int) -> IntArray:
+        """The `count` best rows of a class, the best first, equal ones by index."""
+        start, stop = np.searchsorted(self.classes, [cls, cls + 1])
+        rows, values = self.rows[start:stop], self.values[start:stop]
+        worth = np.flatnonzero((values > 0) & ~self.barred[rows])
+        if len(worth) >= count:
+            return rows[worth[np.argsort(-values[worth], kind="stable")[:count]]]
+        column = np.where(self.barred, -1.0, 0.0)
+        column[rows[worth]] = values[worth]
+        return np.argsort(-column, kind="stable")[:count]
+
+    def above(self, prices: Float64Array) -> Float64Array:
+        """By how much each row exceeds the price of a class at most, (m,); −inf for barred rows."""
+        surplus = np.full(len(self.barred), 0.0 - prices.min())
+        np.maximum.at(surplus, self.rows, self.values - prices[self.classes])
+        surplus[self.barred] = -np.inf
+        return surplus
+
+
+def sparse_transport(values: SparseValues, quota: IntArray, penalty: float = np.inf) -> Transport:
+    """The same as `transport` of the dense values (of equally good assignments maybe another), from a few rows.
+
+    The best of each class suffice if one of them is left without a place: those behind it are worth no more. Else
+    twice as many are taken. The bound is that of all rows.
+    """
+    count = 2 * int(quota.max(initial=0)) + SPARE
+    while True:
+        lists = [values.best(cls, count) for cls in range(len(quota))]
+        kept = np.unique(np.concatenate(lists))
+        best = transport(values.dense(kept, len(quota)), quota, penalty)
+        rows = kept[best.rows]
+        placed = np.zeros(len(values.barred), dtype=bool)
+        placed[rows] = True
+        if count > min(int(quota.sum()), len(placed) - 1) or not any(placed[each].all() for each in lists):
+            break
+        count *= 2
+    capped = np.minimum(best.prices, best.prices.min() + penalty)
+    surplus = np.maximum(values.above(capped), 0.0)
+    surplus[values.barred] = max(0.0, -1.0 - capped.min())
+    return replace(best, rows=rows, bound=float(quota @ capped + surplus.sum()))
 
 
 def best_rows(values: Float64Array, count: int) -> IntArray:

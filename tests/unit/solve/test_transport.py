@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 
-from tailwise.solve.transport import Transport, best_rows, dual_bound, falling_price, transport
+from tailwise.solve import transport as module
+from tailwise.solve.transport import (
+    SparseValues,
+    Transport,
+    best_rows,
+    dual_bound,
+    falling_price,
+    sparse_transport,
+    transport,
+)
 
 
 def assignment_optimum(values: np.ndarray, quota: np.ndarray) -> float:
@@ -149,3 +158,31 @@ def test_a_pool_of_copies_is_solved_to_the_optimum() -> None:
     best = transport(values, quota)
     assert best.value == pytest.approx(assignment_optimum(values, quota))
     check_certificate(best, values, quota)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 120), st.integers(1, 5), st.integers(0, 10_000), st.booleans(), st.sampled_from([0.1, 0.6]),
+    st.sampled_from([np.inf, 0.0, 0.3]),
+)  # fmt: skip
+def test_sparse_values_give_the_assignment_of_dense_ones(
+    size: int, classes: int, seed: int, tied: bool, share: float, penalty: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    dense = rng.integers(0, 3, (size, classes)).astype(float) if tied else rng.random((size, classes))
+    dense *= rng.random((size, classes)) < share
+    barred = rng.random(size) < 0.2
+    pairs = np.nonzero(dense.T)
+    dense[barred] = -1.0
+    budget = min(int(rng.integers(0, 30)), int((~barred).sum()))
+    quota = rng.multinomial(budget, rng.dirichlet(np.full(classes, 0.5)))
+    values = SparseValues(pairs[1], pairs[0], np.maximum(dense.T[pairs], 0.0), barred)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SPARE", 2)  # so that more rows have to be looked at now and then
+        best = sparse_transport(values, quota, penalty)
+    expected = transport(dense, quota, penalty)
+    assert best.value == pytest.approx(expected.value, abs=1e-9)
+    check_certificate(best, dense, quota, penalty)
+    if not tied and best.value == dense[best.rows, best.classes].sum() and (dense[best.rows, best.classes] > 0).all():
+        assert best.rows.tolist() == expected.rows.tolist()
+        assert best.classes.tolist() == expected.classes.tolist()
