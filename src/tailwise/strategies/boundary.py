@@ -19,8 +19,11 @@ from ..inputs import real_number, whole_number
 from ..score.softmax import balanced_margin
 from ..solve.coverage import (
     REFERENCES,
+    Candidates,
     Coverage,
     Float32Array,
+    Herd,
+    first_copies,
     herd,
     kernel_width,
     sample_references,
@@ -28,9 +31,9 @@ from ..solve.coverage import (
 )
 from ..solve.matrices import Matrix
 from ..solve.path import parse_balance
-from ..solve.shards import Column
+from ..solve.shards import Column, Rows
 from ..solve.source import scan
-from ..solve.transport import Transport, transport
+from ..solve.transport import SparseValues, Transport, sparse_transport
 from ..types import Float64Array, IntArray, Predictions, Selection
 from .base import Base, strategy
 from .kcenter import both_matrices
@@ -38,7 +41,8 @@ from .task import Task
 
 CHUNKS = 10
 KEPT = 0.5  # a pick whose gain falls below this share because of the others in its chunk is left to the next chunk
-HERDED = 20_000  # rows that a cold start looks at again and again: those with the largest gains
+HERDED = 20_000  # candidates of a cold start, or four times the budget, next to those that stand for the pool
+MOST_SCANNED = 4_000_000_000  # similarities that are computed to bound what candidates may lose
 PER_LABEL = 4  # references for each labelled and each new image, so that none stands for nothing
 MOST_REFERENCES = 20_000
 NOTHING = 1e-6  # of the largest gain: less than that adds nothing
@@ -76,10 +80,12 @@ class Boundary(Base):
             return task.selection(
                 np.empty(0, np.int64), informativeness=0.0, balance=self.balance, lam=0.0, method=self.name
             )
-        coverage = pool_coverage(task, pool, unit_rows(labelled[:]))
+        weights = pool_weights(task)
+        coverage, references = pool_coverage(task, pool, unit_rows(labelled[:]), weights)
         labels = max(float(task.counts.sum()), labelled.shape[0])
         if labels < self.cold * task.rows.classes:
-            return cover(task, pool, coverage, self.name)
+            others, _ = sample_references(weights, max(HERDED, 4 * task.budget), np.random.default_rng([task.seed, 1]))
+            return cover(task, pool, coverage, np.concatenate([references, others]), self.name)
         setting = parse_balance(self.balance)
         lam = setting if isinstance(setting, float) else np.inf
         filling = Filling(task, pool, coverage, class_quotas(task), self.near, lam)
@@ -95,15 +101,15 @@ class Boundary(Base):
 # -- what is to be covered --------------------------------------------------------------------------------------------
 
 
-def pool_coverage(task: Task, pool: Matrix, labelled: Float32Array) -> Coverage:
-    """How well the labelled images represent the uncertain, class-balanced pool.
-
-    An image weighs as much as its margin is small and its likely classes are rare. A sample drawn by these weights
-    stands for the pool.
-    """
-    rng = np.random.default_rng(task.seed)
+def pool_weights(task: Task) -> Float64Array:
+    """How much each image counts, (N,): as much as its margin is small and its likely classes are rare."""
     shares = (task.counts + task.rows.class_sums()) / (task.counts.sum() + task.rows.size)
-    weights = -scan(task.rows, partial(balanced_margin, shares=shares)).values()
+    return -scan(task.rows, partial(balanced_margin, shares=shares)).values()
+
+
+def pool_coverage(task: Task, pool: Matrix, labelled: Float32Array, weights: Float64Array) -> tuple[Coverage, IntArray]:
+    """How well the labelled images represent the pool, and the rows that stand for it, drawn by the weights."""
+    rng = np.random.default_rng(task.seed)
     count = int(np.clip(PER_LABEL * (len(labelled) + task.budget), REFERENCES, MOST_REFERENCES))
     references, stands_for = sample_references(weights, count, rng)
     spread = labelled
@@ -111,25 +117,39 @@ def pool_coverage(task: Task, pool: Matrix, labelled: Float32Array) -> Coverage:
         spread = unit_rows(
             pool[np.sort(rng.choice(task.rows.size, min(task.budget + 1, task.rows.size), replace=False))]
         )
-    return Coverage.of(unit_rows(pool[references]), stands_for, labelled, kernel_width(spread))
+    return Coverage.of(unit_rows(pool[references]), stands_for, labelled, kernel_width(spread)), references
 
 
-def cover(task: Task, pool: Matrix, coverage: Coverage, method: str) -> Selection:
-    """Herding: the images that raise the coverage most, one after the other.
+def cover(task: Task, pool: Matrix, coverage: Coverage, spread: IntArray, method: str) -> Selection:
+    """Herding: the images that raise the coverage most, one after the other; copies only when all images are picked.
 
-    Gains only fall, so of a large pool only the rows with the largest ones are looked at again and again. The bound is
-    that of all rows.
+    Candidates in a large pool are rows that are `spread` like it. The bound is that of all rows.
     """
     task.report(f"{method}: covering {task.rows.size:,} images while labels are few")
-    before, gains = coverage.value, coverage.gains_of(pool)
-    kept = np.sort(np.argsort(-gains, kind="stable")[: max(HERDED, 2 * task.budget)])
+    before, first = coverage.value, first_copies(pool)
+    rows = np.unique(first)
+    if len(rows) < task.budget:
+        rows = np.arange(task.rows.size)
+    kept = rows
+    if len(rows) > max(HERDED, 4 * task.budget):
+        kept = np.unique(first[spread])
+        kept = np.union1d(kept, np.setdiff1d(rows, kept)[: max(0, task.budget - len(kept))])
+        task.report(f"{method}: candidates are {len(kept):,} images that are spread like the pool")
     found = herd(coverage, unit_rows(pool[kept]), task.budget)
-    gained, most = found.value - before, float(np.sort(gains)[len(gains) - task.budget :].sum())
-    bound = found.bound - before if len(kept) == len(gains) else most
+    gained = found.value - before
+    bound = (found.bound if len(kept) == len(rows) else bound_of_all(found, pool, rows)) - before
     return task.selection(
         kept[found.indices], informativeness=gained, balance=0.0, lam=0.0, method=method, objective=-gained,
         bound=-bound, gap=max(0.0, bound - gained) / gained if gained > 0 else 0.0,
     )  # fmt: skip
+
+
+def bound_of_all(found: Herd, pool: Matrix, rows: IntArray) -> float:
+    """No batch of some rows, not only of the candidates, has a larger F: F of the batch + the b largest gains, or 1."""
+    if pool.shape[0] * len(found.candidates.coverage.covered) > MOST_SCANNED:
+        return 1.0
+    gains = found.candidates.coverage.gains_of(pool)[rows]
+    return min(found.value + float(np.sort(gains)[len(gains) - len(found.indices) :].sum()) + found.rounding, 1.0)
 
 
 # -- quotas and candidates --------------------------------------------------------------------------------------------
@@ -141,19 +161,42 @@ def class_quotas(task: Task) -> IntArray:
     return whole_quotas(wanted_counts(task.ranges, task.counts, task.budget, known), task.budget)
 
 
-def border_candidates(task: Task, quota: IntArray, near: int) -> tuple[IntArray, Float64Array]:
-    """Rows near the border of a class with places, ascending, (m,), and how near: 1 to ½ by rank, 0 for others, (m, C).
+@dataclass(frozen=True, slots=True, eq=False)
+class Borders:
+    """Images near the borders of classes with places."""
 
-    `near` rows for each place of a class.
+    rows: IntArray  # (m,) of the pool, ascending
+    place: IntArray  # (n,) of pairs of an image and a class: the number of the image in `rows`, ascending in a class
+    classes: IntArray  # (n,) and the class, ascending
+    nearness: Float64Array  # (n,) 1 for the image that is nearest to the border of the class, to ½ by rank
+
+
+def border_candidates(rows: Rows, quota: IntArray, near: int, first: IntArray) -> Borders:
+    """For each class the `near` images per place that are nearest to its border; copies count as one image.
+
+    `first` has the number of the first copy of each row, (N,).
     """
-    nearest, _ = task.rows.nearest_borders(min(near * int(quota.max()), task.rows.size))  # (≤ near·q, C)
-    rank = np.arange(len(nearest))[:, None]
-    among = rank < near * quota  # (≤ near·q, C)
-    rows = np.unique(nearest[among])
-    nearness = np.zeros((len(rows), len(quota)))
-    place, cls = np.nonzero(among)
-    nearness[np.searchsorted(rows, nearest[place, cls]), cls] = 1 - rank[place, 0] / (2 * near * quota[cls])
-    return rows, nearness
+    wanted = np.minimum(near * quota, len(first))  # (C,)
+    count = int(wanted.max())
+    while True:
+        nearest, _ = rows.nearest_borders(count)  # (≤ count, C)
+        found = [_distinct(first[nearest[:, cls]], most) for cls, most in enumerate(wanted.tolist())]
+        share = min((len(one) / most for one, most in zip(found, wanted.tolist(), strict=True) if most), default=1.0)
+        if share == 1 or count >= len(first):
+            break
+        count = min(len(first), max(2 * count, int(count / share)))
+    classes = np.repeat(np.arange(len(quota)), [len(one) for one in found])
+    rank = np.concatenate([np.arange(len(one)) for one in found])
+    chosen, place = np.unique(np.concatenate(found), return_inverse=True)
+    order = np.lexsort((place, classes))
+    nearness = 1 - rank / (2 * near * quota[classes])
+    return Borders(chosen, place[order], classes[order], nearness[order])
+
+
+def _distinct(rows: IntArray, most: int) -> IntArray:
+    """The first `most` different numbers, in their order."""
+    _, at = np.unique(rows, return_index=True)
+    return rows[np.sort(at)[:most]]
 
 
 # -- filling the quotas -----------------------------------------------------------------------------------------------
@@ -170,6 +213,7 @@ class Filling:
     def __init__(self, task: Task, pool: Matrix, coverage: Coverage, quota: IntArray, near: int, lam: float) -> None:
         self.task, self.pool, self.coverage, self.quota, self.left = task, pool, coverage, quota, quota.copy()
         self.near, self.lam, self.start, self.slack, self.spread = near, lam, coverage.value, 0.0, 0.0
+        self.first = first_copies(pool)
         self.picks: list[int] = []  # rows of the pool
         self.places: list[int] = []  # the class whose place each of them takes
         self._find_candidates()
@@ -196,41 +240,43 @@ class Filling:
             self.task.report(f"boundary: {len(self.picks):,} of {budget:,} places filled")
 
     def _find_candidates(self) -> None:
-        self.rows, self.nearness = border_candidates(self.task, self.quota, self.near)
-        self.units = unit_rows(self.pool[self.rows])
-        self.gains = self.coverage.gains(self.units)  # (m,)
-        self.gains[np.isin(self.rows, self.picks)] = -1.0  # never again: the others have gains of at least 0
-        self.fresh_at = np.full(len(self.rows), len(self.picks))  # after how many picks each was computed
+        self.borders = border_candidates(self.task.rows, self.quota, self.near, self.first)
+        self.candidates = Candidates(self.coverage, unit_rows(self.pool[self.borders.rows]))
+        self.gains = self.candidates.gains(np.arange(len(self.borders.rows)))  # (m,)
+        self.picked = np.isin(self.borders.rows, self.picks)  # (m,)
+        self.fresh_at = np.full(len(self.borders.rows), len(self.picks))  # after how many picks each was computed
 
     def _solve(self, quota: IntArray) -> Transport:
         """The best assignment for some places, by fresh gains."""
         penalty = 2 * self.lam * self.unit if self.lam < np.inf else np.inf
         while True:
-            used_up = np.count_nonzero(self.gains > NOTHING * self.unit) < quota.sum()
-            if used_up and self.near * self.quota.max() < self.task.rows.size:
+            useful = np.count_nonzero((self.gains > NOTHING * self.unit) & ~self.picked)
+            if useful < quota.sum() and self.near * self.quota.max() < self.task.rows.size:
                 self.near *= 2
                 self._find_candidates()
                 continue
-            values = np.where(self.gains[:, None] < 0, -1.0, self.nearness * self.gains[:, None])
-            best = transport(values, quota, penalty)
+            if len(self.picked) - self.picked.sum() < quota.sum():  # every image that is left is a copy
+                self.first = np.arange(len(self.first))
+                self._find_candidates()
+            at, classes = self.borders.place, self.borders.classes
+            values = SparseValues(at, classes, self.borders.nearness * self.gains[at], self.picked)
+            best = sparse_transport(values, quota, penalty)
             stale = self.fresh_at < len(self.picks)
             if not stale[best.rows].any():
                 return best
             # All that look worth their price: copies of a pick are found out together, not one by one.
-            stale &= (values >= best.prices).any(axis=1)
-            self.gains[stale], self.fresh_at[stale] = self.coverage.gains(self.units[stale]), len(self.picks)
+            again = np.flatnonzero(stale & (values.above(best.prices) >= 0))
+            self.gains[again], self.fresh_at[again] = self.candidates.gains(again), len(self.picks)
 
     def _accept(self, chunk: Transport) -> None:
         """Pick the images of a chunk, but not those that the ones before them have made nearly worthless."""
         order = np.argsort(-self.gains[chunk.rows], kind="stable")
         for at, cls in zip(chunk.rows[order].tolist(), chunk.classes[order].tolist(), strict=True):
-            similarity = self.coverage.similarities(self.units[at : at + 1])
-            if self.coverage.gain(similarity) >= KEPT * self.gains[at]:
-                self.coverage.add(similarity)
-                self.picks.append(int(self.rows[at]))
+            if self.candidates.add_if(at, KEPT * self.gains[at]):
+                self.picks.append(int(self.borders.rows[at]))
                 self.places.append(cls)
                 self.left[cls] -= 1
-                self.gains[at] = -1.0
+                self.picked[at] = True
 
 
 def share_of(quota: IntArray, size: int) -> IntArray:

@@ -104,8 +104,11 @@ def test_a_sparse_softmax_and_scores_of_ones_own_travel_too(pool: np.ndarray) ->
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(
     "name",
-    ["margin", "entropy-l1-pseudo-label", "random", "kcenter", "base", "pcb", "uherding", "badge", "falcun", "refine"],
-)
+    [
+        "margin", "entropy-l1-pseudo-label", "random", "kcenter", "base", "pcb", "uherding", "badge", "falcun",
+        "refine", "boundary",
+    ],
+)  # fmt: skip
 def test_strategies_run_on_the_cluster(name: str, pool: np.ndarray) -> None:
     points = np.random.default_rng(2).normal(size=(3_000, 6)).astype(np.float32)
     predictions = Predictions(pool[:3_000], embeddings=points, labelled_embeddings=points[:4])

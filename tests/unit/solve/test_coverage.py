@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailwise.solve import coverage as coverage_module
 from tailwise.solve.coverage import (
+    Candidates,
     Coverage,
+    first_copies,
     herd,
     inclusion_chances,
     kernel_width,
@@ -119,3 +122,57 @@ def test_all_rows_with_weight_stand_for_themselves_where_there_are_few() -> None
     rows, shares = sample_references(np.array([0.0, 2.0, 6.0]), 10, np.random.default_rng(0))
     assert rows.tolist() == [1, 2]
     assert shares.tolist() == [0.25, 0.75]
+
+
+def test_gains_from_kept_similarities_are_those_of_all_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage_module, "KEPT_FROM", 0)
+    monkeypatch.setattr(coverage_module, "TILE", 37)
+    rng = np.random.default_rng(3)
+    references, rows = (unit_rows(rng.normal(size=(size, 5))) for size in (200, 1_300))
+    rows[[0, 700]] = 0.0  # images without any feature
+    coverage = Coverage.of(references, rng.dirichlet(np.ones(200)), rows[::50], 0.3)
+    candidates, everything = Candidates(coverage, rows), np.arange(1_300)
+    for _ in range(4):
+        gains = candidates.gains(everything)
+        assert candidates.kept is not None
+        np.testing.assert_allclose(gains, coverage.gains(rows), atol=1e-7)
+        some = rng.choice(1_300, 70, replace=False)
+        np.testing.assert_allclose(candidates.gains(some), gains[some], rtol=1e-12)
+        before, best = coverage.value, int(gains.argmax())
+        assert not candidates.add_if(best, least=1.01 * gains[best])
+        assert coverage.value == before
+        assert candidates.add_if(best, least=0.99 * gains[best])
+        assert coverage.value == pytest.approx(before + gains[best], abs=1e-7)
+
+
+def test_similarities_are_kept_only_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage_module, "KEPT_FROM", 0)
+    rows = unit_rows(np.random.default_rng(4).normal(size=(600, 5)))
+    coverage = Coverage.of(rows, np.full(600, 1 / 600), rows[:0], 0.3)
+    candidates = Candidates(coverage, rows)
+    candidates.gains(np.arange(600))
+    assert candidates.kept is None  # nothing is covered: every similarity counts
+    coverage.add(coverage.similarities(rows[:100]))
+    candidates.gains(np.arange(599))
+    assert candidates.kept is None  # another pass is not worth it yet
+    candidates.gains(np.arange(1))
+    assert candidates.kept is not None
+
+
+def test_copies_are_found_whatever_their_numbers() -> None:
+    rng = np.random.default_rng(5)
+    for dtype in (np.float16, np.float32, np.float64):
+        rows = rng.integers(-2, 3, (3_000, 4)).astype(dtype)  # 625 different rows of numbers with few bits
+        rows[rng.random((3_000, 4)) < 0.1] *= -1  # and both zeros
+        _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        assert np.array_equal(first_copies(rows), first[same])
+    assert first_copies(np.empty((0, 4))).tolist() == []
+
+
+def test_every_second_or_third_image_sets_the_width_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = make_pool(6, size=1_500)[0]
+    exact = kernel_width(rows)
+    monkeypatch.setattr(coverage_module, "WIDTH_ROWS", 400)
+    assert kernel_width(rows) == pytest.approx(exact, rel=0.2)
+    assert kernel_width(rows) != exact
+    assert kernel_width(rows, smallest=True) < exact

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 from scipy.optimize import linear_sum_assignment
 
 import tailwise
 from tailwise.errors import BadInput
+from tailwise.solve import coverage, nearest
+from tailwise.solve.blocks import rows_per_block
 from tailwise.solve.coverage import unit_rows
 from tailwise.solve.engines import rows_on
 from tailwise.solve.source import open_proba
-from tailwise.strategies import make
-from tailwise.strategies.boundary import Filling, pool_coverage
+from tailwise.strategies import boundary, make
+from tailwise.strategies.boundary import Filling, pool_coverage, pool_weights
 from tailwise.strategies.kcenter import both_matrices
 from tailwise.strategies.task import make_task
 
@@ -122,6 +128,16 @@ def water_filling(counts: np.ndarray, budget: int) -> np.ndarray:
     return np.where(counts > 0, np.maximum(min(levels) - counts, 0), 0)
 
 
+@pytest.fixture(params=[False, True], ids=["products anew", "similarities kept"])
+def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Both ways to gains: of a small pool they are computed anew, of a large one from similarities that are kept."""
+    if request.param:
+        monkeypatch.setattr(coverage, "KEPT_FROM", 0)
+        monkeypatch.setattr(coverage, "DENSEST_KEPT", 1.0)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("seed", range(6))
 def test_quotas_are_filled_as_the_rule_says(seed: int) -> None:
     given, counts = make_pool(seed)
@@ -135,6 +151,15 @@ def test_quotas_are_filled_as_the_rule_says(seed: int) -> None:
     assert batch.gap < 1e-9
 
 
+@pytest.mark.usefixtures("kept")
+def test_a_larger_pool_with_more_classes_is_filled_as_the_rule_says() -> None:
+    given, counts = make_pool(11, size=1_400, classes=9, labels=80)
+    batch = make("boundary", balance="auto").select(given, 90, counts=counts)
+    quota = shares_of(water_filling(counts, 90), 90)
+    assert sorted(batch.indices.tolist()) == sorted(Literal(given, counts).fill(quota, 20))
+
+
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("seed", range(4))
 def test_with_few_labels_the_pool_is_covered_greedily(seed: int) -> None:
     given, counts = make_pool(seed, size=150, labels=6)
@@ -149,7 +174,8 @@ def places_of(given: tailwise.Predictions, counts: np.ndarray, lam: float, quota
     with rows_on(open_proba(given.proba)) as rows:
         task, _ = make_task(rows, int(quota.sum()), counts=counts)
         pool, labelled = both_matrices(task, given)
-        filling = Filling(task, pool, pool_coverage(task, pool, unit_rows(labelled[:])), quota, 6, lam)
+        start, _ = pool_coverage(task, pool, unit_rows(labelled[:]), pool_weights(task))
+        filling = Filling(task, pool, start, quota, 6, lam)
         filling.run()
     return np.bincount(filling.places, minlength=len(quota))
 
@@ -163,15 +189,70 @@ def test_quotas_are_exact_and_the_less_lambda_the_freer() -> None:
     assert 0 < np.abs(soft - quota).sum() < np.abs(free - quota).sum()
 
 
-def test_files_and_shards_give_the_same_batch(tmp_path: Path) -> None:
-    given, counts = make_pool(4)
-    paths = {}
-    for name in ("proba", "embeddings", "labelled_embeddings"):
-        paths[name] = tmp_path / f"{name}.npy"
-        np.save(paths[name], getattr(given, name))
-    batch = make("boundary", balance="auto").select(given, 20, counts=counts)
-    again = make("boundary", balance="auto", shards=3).select(tailwise.Predictions(**paths), 20, counts=counts)
-    assert again.indices.tolist() == batch.indices.tolist()
+def as_array(array: np.ndarray, _: Path) -> object:
+    return array
+
+
+def as_npy(array: np.ndarray, path: Path) -> object:
+    np.save(path.with_suffix(".npy"), array)
+    return path.with_suffix(".npy")
+
+
+def as_memmap(array: np.ndarray, path: Path) -> object:
+    return np.load(str(as_npy(array, path)), mmap_mode="r")
+
+
+def as_npy_folder(array: np.ndarray, path: Path) -> object:
+    path.mkdir()
+    for number, part in enumerate(np.array_split(array, 3)):
+        np.save(path / f"part-{number}.npy", part)
+    return path
+
+
+def as_parquet(array: np.ndarray, path: Path) -> object:
+    columns = {f"column_{at}": array[:, at] for at in range(array.shape[1])}
+    parquet.write_table(pyarrow.table(columns), path.with_suffix(".parquet"), row_group_size=7_000)
+    return path.with_suffix(".parquet")
+
+
+@pytest.mark.parametrize("labels", [60, 150], ids=["few labels", "quotas"])
+@pytest.mark.parametrize(
+    ("written", "shards"), [(as_array, 3), (as_npy, 1), (as_memmap, 2), (as_npy_folder, 3), (as_parquet, 2)]
+)
+def test_files_and_shards_give_the_same_batch(
+    written: Callable[[np.ndarray, Path], object], shards: int, labels: int, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(boundary, "HERDED", 2_000)  # so that candidates are drawn
+    given, counts = make_pool(4, size=30_000, classes=40, labels=labels)
+    assert rows_per_block(40) < 15_000  # three blocks
+    names = ("proba", "embeddings", "labelled_embeddings")
+    there = tailwise.Predictions(**{name: written(getattr(given, name), tmp_path / name) for name in names})
+    here = make("boundary", balance="auto").select(given, 120, counts=counts, seed=3)
+    batch = make("boundary", balance="auto", shards=shards).select(there, 120, counts=counts, seed=3)
+    assert batch.indices.tolist() == here.indices.tolist()
+    assert (batch.objective, batch.bound) == (here.objective, here.bound)
+
+
+@pytest.mark.parametrize("labels", [15, 150], ids=["few labels", "quotas"])
+def test_embeddings_in_a_file_are_never_in_memory_as_a_whole(
+    labels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boundary, "HERDED", 2_000)  # candidates are in memory
+    monkeypatch.setattr(nearest, "LEAST_WAITING", 1 << 12)
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet(np.full(10, 0.3), size=60_000).astype(np.float32)
+    rows = rng.normal(size=(60_000, 384)).astype(np.float32)
+    paths = {"proba": as_npy(proba, tmp_path / "proba"), "embeddings": as_npy(rows, tmp_path / "rows")}
+    counts = np.full(10, labels // 10)
+    given = tailwise.Predictions(**paths, labelled_embeddings=rows[:labels] + 0.1)
+    size = rows.nbytes
+    del proba, rows
+    tracemalloc.start()
+    make("boundary", balance="auto").select(given, 50, counts=counts)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.75 * size  # about 40 MB, whatever the number of features and images
 
 
 def test_a_sparse_softmax_is_rejected_with_a_reason() -> None:
@@ -183,12 +264,47 @@ def test_a_sparse_softmax_is_rejected_with_a_reason() -> None:
         make("boundary", balance="auto").select(replace(given, proba=top), 20, counts=counts)
 
 
-def test_copies_do_not_fill_a_batch() -> None:
-    given, counts = make_pool(0, size=100)
-    copied = tailwise.Predictions(
-        np.repeat(np.asarray(given.proba), 20, axis=0),
-        embeddings=np.repeat(np.asarray(given.embeddings), 20, axis=0),
-        labelled_embeddings=given.labelled_embeddings,
-    )
-    batch = make("boundary", balance="auto").select(copied, 40, counts=counts)
-    assert len(set((batch.indices // 20).tolist())) >= 38
+def copied(given: tailwise.Predictions, times: int) -> tailwise.Predictions:
+    proba, rows = (np.repeat(np.asarray(x), times, axis=0) for x in (given.proba, given.embeddings))
+    return replace(given, proba=proba, embeddings=rows)
+
+
+@pytest.mark.parametrize("labels", [8, 30], ids=["few labels", "quotas"])
+@pytest.mark.parametrize("budget", [40, 100])
+def test_every_image_is_picked_once_before_any_copy(labels: int, budget: int) -> None:
+    given, counts = make_pool(0, size=100, labels=labels)
+    batch = make("boundary", balance="auto").select(copied(given, 100), budget, counts=counts)
+    assert len(set((batch.indices // 100).tolist())) == budget
+
+
+@pytest.mark.parametrize("labels", [8, 30], ids=["few labels", "quotas"])
+def test_copies_fill_what_is_left_when_every_image_is_picked(labels: int) -> None:
+    given, counts = make_pool(0, size=20, labels=labels)
+    batch = make("boundary", balance="auto").select(copied(given, 30), 50, counts=counts)
+    assert len(set(batch.indices.tolist())) == 50
+    assert len(set((batch.indices // 30).tolist())) == 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pool_of_copies_is_certified(seed: int) -> None:
+    given, counts = make_pool(seed, size=100)
+    assert make("boundary", balance="auto").select(copied(given, 100), 40, counts=counts).gap < 1e-3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_few_labels_copies_do_not_loosen_the_certificate(seed: int) -> None:
+    given, counts = make_pool(seed, size=100, labels=8)
+    once, often = (make("boundary").select(copied(given, times), 12, counts=counts) for times in (1, 100))
+    assert 0 < often.gap < 1.15 * once.gap  # copies make common classes commoner, so weights differ a little
+
+
+def test_candidates_of_a_large_cold_start_cover_as_much_as_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, counts = make_pool(6, size=9_000, classes=12, labels=20)
+    exact = make("boundary").select(given, 60, counts=counts)
+    monkeypatch.setattr(boundary, "HERDED", 200)
+    sampled = make("boundary").select(given, 60, counts=counts)
+    assert sampled.indices.tolist() != exact.indices.tolist()
+    assert sampled.informativeness > 0.98 * exact.informativeness
+    assert -sampled.bound >= exact.informativeness  # it bounds the batches of all rows, not only of the candidates
+    monkeypatch.setattr(boundary, "MOST_SCANNED", 0)
+    assert -make("boundary").select(given, 60, counts=counts).bound >= -sampled.bound
