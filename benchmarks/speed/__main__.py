@@ -12,6 +12,7 @@ import sys
 import time
 
 from . import (
+    boundary_million,
     cluster,
     command_line,
     default_call,
@@ -42,6 +43,7 @@ MODULES = (
     command_line,
     kcenter,
     kcenter_million,
+    boundary_million,
     libraries,
     training,
     labelling,
@@ -59,7 +61,7 @@ def main() -> None:
     asked = _parse()
     if asked.list:
         for row in ROWS:
-            print(f"{row.name:13} {row.must_show}")
+            print(f"{row.name:16} {row.must_show}")
         return
     run = Run(quick=asked.quick, peers=not asked.no_peers)
     if run.peers and (missing := missing_peers()):
