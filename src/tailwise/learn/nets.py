@@ -139,7 +139,7 @@ class PooledNet(Net):
     """A stem of 2×2, three stages that each halve the image, the largest value of each channel, one linear layer.
 
     On a processor memory is what takes time: few channels where the image is large, and every stage is pooled before
-    batch norm and ReLU. With 2,000 labels of CIFAR-10 it is 12 points ahead of a ResNet-10 that costs more.
+    batch norm and ReLU. With 2,000 labels of CIFAR-10 and one recipe it had 63 %, a ResNet-10 of equal cost 52.
     """
 
     config: PooledConfig
