@@ -32,7 +32,7 @@ def how_chosen(strategy: str, status: str, balance: str, lam: float | None) -> s
 def why_counts_differ(strategy: str, status: str) -> str:
     """Why the expected counts of a round may be far from its target; "" where they are chosen to be near it."""
     if strategy == "boundary" and status == "greedy":
-        return "While labels are few (under two per class), images are chosen to cover the pool, not by the target."
+        return "While labels are few, or the model is unsure of most images, images are chosen to cover the pool."
     if status == "optimal chunks":
         return "The target gives each class places for images at its border, and some of these are of other classes."
     return ""

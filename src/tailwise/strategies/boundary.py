@@ -1,8 +1,9 @@
 """Boundary: exact quotas at the borders of the classes, filled with images that represent many others.
 
-While labels are few (under two per class), it picks the images that cover the uncertain, class-balanced pool best.
-After that every class gets a quota: candidates for its places are the images nearest to its border, and of these it
-takes those that cover most. The batch is made in chunks; each is an exact transport problem, with prices that prove it.
+While labels are few (under two per class) or the model is unsure of most images, it picks the images that cover the
+uncertain, class-balanced pool best. After that every class gets a quota: candidates for its places are the images
+nearest to its border, and of these it takes those that cover most. The batch is made in chunks; each is an exact
+transport problem, with prices that prove it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from ..balance.quota import wanted_counts, whole_quotas
 from ..errors import BadInput
 from ..inputs import real_number, whole_number
-from ..score.softmax import balanced_margin
+from ..score.softmax import balanced_margin, least_confidence
 from ..solve.coverage import (
     REFERENCES,
     Candidates,
@@ -62,6 +63,8 @@ class Boundary(Base):
     """Candidates for each place: so many times the quota of a class, nearest to its border."""
     cold: float = 2.0
     """Labels per class below which the pool is covered without quotas."""
+    sure: float = 0.5
+    """Mean confidence below which it is, too: a model that is mostly wrong does not know where its borders are."""
 
     name: ClassVar[str] = "boundary"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
@@ -70,6 +73,7 @@ class Boundary(Base):
         super().__post_init__()
         whole_number(self.near, "near", least=1)
         real_number(self.cold, "cold")
+        real_number(self.sure, "sure")
 
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:  # noqa: ARG002 - no score
         """Cover the pool while labels are few, else fill quotas."""
@@ -83,7 +87,8 @@ class Boundary(Base):
         weights = pool_weights(task)
         coverage, references = pool_coverage(task, pool, unit_rows(labelled[:]), weights)
         labels = max(float(task.counts.sum()), labelled.shape[0])
-        if labels < self.cold * task.rows.classes:
+        confidence = 1 + float(scan(task.rows, least_confidence).values().mean())
+        if labels < self.cold * task.rows.classes or confidence < self.sure:
             others, _ = sample_references(weights, max(HERDED, 4 * task.budget), np.random.default_rng([task.seed, 1]))
             return cover(task, pool, coverage, np.concatenate([references, others]), self.name)
         setting = parse_balance(self.balance)

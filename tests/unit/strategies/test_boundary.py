@@ -180,6 +180,22 @@ def places_of(given: tailwise.Predictions, counts: np.ndarray, lam: float, quota
     return np.bincount(filling.places, minlength=len(quota))
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_while_the_model_is_unsure_of_most_images_the_pool_is_covered(seed: int) -> None:
+    given, counts = make_pool(seed, labels=60)
+    flat = np.asarray(given.proba) ** 0.3
+    unsure = replace(given, proba=flat / flat.sum(axis=1, keepdims=True))
+    confidence = float(np.asarray(unsure.proba).max(axis=1).mean())
+    assert confidence < 0.7 < float(np.asarray(given.proba).max(axis=1).mean())
+    assert counts.sum() >= 2 * len(counts)
+    covered = make("boundary", balance="auto", sure=confidence + 1e-6).select(unsure, 20, counts=counts)
+    assert covered.status == "greedy"
+    assert covered.indices.tolist() == Literal(unsure, counts).herd(20)
+    filled = make("boundary", balance="auto", sure=confidence - 1e-6).select(unsure, 20, counts=counts)
+    assert filled.status == "optimal chunks"
+    assert make("boundary", balance="auto").select(given, 20, counts=counts).status == "optimal chunks"
+
+
 def test_quotas_are_exact_and_the_less_lambda_the_freer() -> None:
     given, counts = make_pool(3)
     quota = np.array([0, 2, 3, 8, 12])
