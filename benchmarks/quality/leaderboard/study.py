@@ -158,7 +158,7 @@ RIVALS = ("random", "margin", "typiclust", "base", "badge")
 BLOCKS = ((0, 1), (2, 3, 4), (5, 6, 7, 8, 9))
 BOARDS = ("leaderboard", "leaderboard-longtail", "leaderboard-parts")
 PARTS = {  # of the boundary strategy: what is left of it without one of them
-    Method("boundary", "auto cold=0 sure=0"): "without covering the pool first",
+    Method("boundary", "auto cold=0, sure=0"): "without covering the pool first",
     Method("boundary", "auto sure=0"): "covering it only while labels are few, however unsure the model is",
     Method("boundary", "auto cold=1000000"): "covering the pool all the time",
     Method("boundary", "auto near=1"): "the images nearest to the borders, whatever they cover",
