@@ -1,4 +1,4 @@
-"""The leaderboard's figures: a critical-difference diagram, gains by cell, and learning curves."""
+"""The leaderboard's figures: a critical-difference diagram, gains by cell, what balance adds, and learning curves."""
 
 from __future__ import annotations
 
@@ -121,6 +121,34 @@ def _regimes_above(axes: Axes, regimes: Sequence[str]) -> None:
         axes.text(float(np.mean(places)), -0.75, words.get(regime, regime), ha="center", va="bottom", fontsize=9)
         if places[0]:
             axes.axvline(places[0] - 0.5, color="white", linewidth=4)
+
+
+def balance_figure(
+    trials: Trials, pairs: Mapping[str, tuple[Method, Method]], cells: Sequence[CellKey],
+    measures: Mapping[str, Measure], shown: Mapping[str, str],
+) -> Figure:  # fmt: skip
+    """What class balance adds in points, cell by cell: a method with it minus one without, ± two standard errors."""
+    colours, height = (BLUE, ORANGE, GREEN), 0.24
+    with mpl.rc_context(STYLE):
+        figure = new_figure(FULL, 1.1 + 0.27 * len(cells))
+        panels = np.atleast_1d(figure.subplots(1, len(measures), sharey=True))
+        for axes, (title, measure) in zip(panels, measures.items(), strict=True):
+            axes.axvline(0, color=INK, linewidth=0.8)
+            for place, (words, (balanced, plain)) in enumerate(pairs.items()):
+                found = [compare(trials, balanced, plain, cell, measure) for cell in cells]
+                axes.errorbar(
+                    [100 * one.mean for one in found], np.arange(len(cells)) + height * (place - (len(pairs) - 1) / 2),
+                    xerr=[200 * one.error for one in found], fmt="o", markersize=3.5, linewidth=1.2,
+                    color=colours[place], label=words,
+                )  # fmt: skip
+            axes.set_title(title, fontsize=9)
+            axes.set_xlabel("points that balance adds")
+            axes.grid(axis="y", visible=False)
+        names = [f"{shown.get(pool, pool)}, {'few' if regime == 'few' else 'more'} labels" for pool, regime in cells]
+        panels[0].set_yticks(range(len(cells)), labels=names, fontsize=7.5)
+        panels[0].invert_yaxis()
+        legend_below(figure, panels[0].get_legend_handles_labels()[0], size=8.5)
+    return figure
 
 
 def curve_figure(

@@ -18,7 +18,7 @@ from benchmarks.quality.leaderboard.analysis import (
     Setup,
     name_of,
 )
-from benchmarks.quality.leaderboard.figures import curve_figure, gain_figure, rank_figure
+from benchmarks.quality.leaderboard.figures import balance_figure, curve_figure, gain_figure, rank_figure
 from benchmarks.quality.leaderboard.rows import RANDOM, CellKey, Method, Score, write_scores
 from benchmarks.quality.leaderboard.statistics import SIGNIFICANT, overall, trials_in
 from tailwise.files import write_whole
@@ -40,7 +40,7 @@ def write_page(scores: Sequence[Score], setup: Setup, folder: Path) -> Path:
     write_scores(scores, folder / "results.csv")
     analysis = Analysis(scores, setup)
     figures = dict(_figures(analysis))
-    for name in ("ranks", "gains", "curves"):
+    for name in ("ranks", "gains", "curves", "balance"):
         (folder / f"{name}.png").unlink(missing_ok=True)  # one that is no longer drawn must not stay
     for name, figure in figures.items():
         write_figure(figure, folder / f"{name}.png")
@@ -60,6 +60,9 @@ def page_text(analysis: Analysis) -> str:
 def _figures(analysis: Analysis) -> Iterator[tuple[str, Figure]]:
     if analysis.ranks.mean:
         yield "ranks", rank_figure(analysis.ranks, analysis.shown, analysis.default)
+    if pairs := _balance_pairs(analysis):
+        measures = {"adjusted": ADJUSTED, "plain": PLAIN}
+        yield "balance", balance_figure(analysis.trials, pairs, analysis.cells, measures, analysis.setup.pools)
     others = [one for one in analysis.methods if one != RANDOM]
     if analysis.cells and others:
         yield "gains", gain_figure(analysis.trials, others, analysis.cells, ADJUSTED, analysis.shown, analysis.default)
@@ -74,6 +77,16 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Figure]]:
                 analysis.setup.pools,
             ),
         )
+
+
+def _balance_pairs(analysis: Analysis) -> dict[str, tuple[Method, Method]]:
+    """The same idea with and without equal treatment of the classes, where both ran."""
+    pairs = {
+        "base, equally many per class, instead of margin": (Method("base"), Method("margin")),
+        "boundary with class quotas instead of without": (Method("boundary", "auto"), Method("boundary")),
+        "entropy with balance instead of without": (Method("entropy", "auto"), Method("entropy")),
+    }
+    return {words: pair for words, pair in pairs.items() if set(pair) <= set(analysis.trials)}
 
 
 def _curve_cells(analysis: Analysis) -> list[CellKey]:
@@ -194,9 +207,13 @@ def _by_cell(analysis: Analysis) -> Iterator[str]:
 
 
 def _balance(analysis: Analysis) -> Iterator[str]:
-    table = tables.balance_table(analysis)
-    if table:
+    table, pairs = tables.balance_table(analysis), _balance_pairs(analysis)
+    if table or pairs:
         yield "## What balance adds"
+    if pairs:
+        yield "![What class balance adds, pool by pool](balance.png)"
+        yield "Methods with and without class balance, paired by seed; bars are two standard errors."
+    if table:
         yield (
             'Each strategy with `balance="auto"` minus the same without, in points, in the mean over cells. Bold: two '
             "standard errors or more from zero."
