@@ -197,7 +197,10 @@ def test_an_object_that_vanishes_after_opening_is_named(server: str, pool: str) 
 
 
 def test_the_command_line_takes_a_url(pool: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["select", f"{pool}/shards", "--budget", "12", "--balance", "1", "--json", "--quiet"]) == 0
+    assert (
+        run(["select", f"{pool}/shards", "--budget", "12", "--score", "entropy", "--balance", "1", "--json", "--quiet"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)["indices"]
     assert found == tailwise.select(PROBA, 12, balance=1.0, score="entropy").indices.tolist()
     assert run(["select", f"{pool}/absent", "--budget", "12"]) == 3

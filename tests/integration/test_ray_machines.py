@@ -17,7 +17,7 @@ from ray.cluster_utils import Cluster as Machines
 from tailwise.scale.pool import RayHands
 
 proba = np.random.default_rng(0).dirichlet(np.geomspace(0.6, 0.05, 12), size=20_000).astype(np.float32)
-here = tailwise.select(proba, 300, balance=0.8)
+here = tailwise.select(proba, 300, score="entropy", balance=0.8)
 common = {"object_store_memory": 100 << 20, "node_ip_address": "127.0.0.1"}
 machines = Machines(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **common})
 workers = [machines.add_node(num_cpus=1, **common) for _ in range(2)]
@@ -34,7 +34,7 @@ def ask_and_lose_a_machine(hands, method, arguments):
 
 
 RayHands.ask = ask_and_lose_a_machine
-there = tailwise.select(proba, 300, balance=0.8, engine=machines.address)
+there = tailwise.select(proba, 300, score="entropy", balance=0.8, engine=machines.address)
 machines.shutdown()
 print(json.dumps({
     "same": here.indices.tolist() == there.indices.tolist() and here.bound == there.bound,

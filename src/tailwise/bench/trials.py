@@ -84,6 +84,8 @@ class Trial:
     def _world(self) -> dict[str, Any]:
         content = self.experiment.model_dump(mode="json")
         content["imbalance"].pop("factors")
+        if content["target"] == "paper":  # the only one that version 0.1.0 had
+            content.pop("target")
         path = content["pool"].pop("path")  # a data set that was moved is the same
         content["pool"] |= {"content": self.content} if self.content else {"path": Path(path).name}
         kept = {name: value for name, value in content.items() if name not in NOT_CONTENT}

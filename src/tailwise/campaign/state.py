@@ -116,7 +116,8 @@ def check_strategy(name: str, balance: str | float) -> None:
     """Reject a strategy or a balance with which no round can be chosen; "none" is λ = 0."""
     from ..strategies.base import STRATEGIES, check_reads_no_labels, make
 
-    if name in ON_PIXELS:
+    given: object = name  # an array would be compared with each name
+    if isinstance(given, str) and given in ON_PIXELS:
         usable = (one for one in sorted(STRATEGIES) if one not in ON_PIXELS and not STRATEGIES[one].reads_labels)
         raise BadInput(
             f"strategy {name!r} looks at pixels, and a campaign chooses by features; take one of {', '.join(usable)}"

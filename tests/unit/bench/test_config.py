@@ -133,11 +133,15 @@ def test_a_strategy_may_come_twice_with_different_settings(entries: str) -> None
 
 
 def test_names_that_are_not_known_here_can_be_read_for_a_report() -> None:
-    text = SMALLEST.replace('"digits"', '"stripes"').replace('"entropy"', '"mine"') + '[learner]\nname = "ours"\n'
-    with pytest.raises(BadInput, match="no pool is called 'stripes'"):
+    text = SMALLEST.replace('"digits"', '"unheard-of"').replace('"entropy"', '"mine"') + '[learner]\nname = "ours"\n'
+    with pytest.raises(BadInput, match="no pool is called 'unheard-of'"):
         parse_experiment(text, "mine.toml")
     experiment = parse_experiment(text, "mine.toml", to_run=False)
-    assert (experiment.pool.name, experiment.strategies[0].name, experiment.learner.name) == ("stripes", "mine", "ours")
+    assert (experiment.pool.name, experiment.strategies[0].name, experiment.learner.name) == (
+        "unheard-of",
+        "mine",
+        "ours",
+    )
     with pytest.raises(BadInput, match="seeds holds something twice"):
         parse_experiment(f"seeds = [1, 1]\n{text}", "mine.toml", to_run=False)
 

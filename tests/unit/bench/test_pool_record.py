@@ -170,7 +170,8 @@ def make_older(one: Experiment, store: Store) -> None:
 
 
 def test_the_names_of_trials_without_recorded_data_are_those_of_version_0_1_0() -> None:
-    assert [trial.folder for trial in trials_of(experiment("v1/features.npz"))] == [
+    as_then = experiment("v1/features.npz").model_copy(update={"target": "paper"})
+    assert [trial.folder for trial in trials_of(as_then)] == [
         "step-0.5_seed-0_random_0_345042b88d61",
         "step-0.5_seed-0_entropy_0.6_92ef0df92a91",
     ]

@@ -178,7 +178,7 @@ def test_a_balance_that_is_a_number_is_not_said_twice(words: Callable[[], str]) 
     ("status", "gap", "lines"),
     [
         ("greedy", 0.52, ("boundary, covering the pool, learnt from 2 labels", "within 52 % of the best possible batch",
-                          "images are chosen to cover the pool, not by the target. L1 score")),
+                          "images are chosen to cover the pool. L1 score")),
         ("optimal chunks", 0.0, ("boundary, exact class quotas, learnt from 2 labels",
                                  "chosen in chunks, each the best possible after those before it, certified",
                                  "images at its border, and some of these are of other classes. L1 score")),

@@ -23,7 +23,7 @@ from tailwise.solve.blocks import flushes_subnormals
 
 assert torch.set_flush_denormal(True), "this processor cannot"
 assert flushes_subnormals()
-batch = tailwise.select(np.load(sys.argv[1]), 10, balance=1.0)
+batch = tailwise.select(np.load(sys.argv[1]), 10, balance=1.0, score="entropy")
 print(*batch.indices.tolist(), batch.objective.hex(), batch.bound.hex())
 """
 
