@@ -125,8 +125,9 @@ def balance_table(analysis: Analysis) -> str:
         if base in analysis.trials:
             found = [overall(analysis.trials, method, base, analysis.cells, one) for one in (ADJUSTED, PLAIN, TAIL)]
             cells = [(_strong(one), Cell(number(100 * one.worst, 1, sign=True))) for one in found]
-            lines.append([Cell(name_of(method)), *(cell for pair in cells for cell in pair)])
-    header = ("method", "adjusted", "worst cell", "plain", "worst cell", "tail half", "worst cell")
+            ran = Cell(f"{found[0].cells} of {len(analysis.cells)}")
+            lines.append([Cell(name_of(method)), *(cell for pair in cells for cell in pair), ran])
+    header = ("method", "adjusted", "worst cell", "plain", "worst cell", "tail half", "worst cell", "cells")
     return _table(header, lines, 1) if lines else ""
 
 
@@ -138,8 +139,9 @@ def parts_table(analysis: Analysis) -> str:
         if part in analysis.trials and whole in analysis.trials:
             found = [overall(analysis.trials, whole, part, analysis.cells, one) for one in (ADJUSTED, PLAIN, TAIL)]
             cells = [(_strong(one), Cell(number(100 * one.worst, 1, sign=True))) for one in found]
-            lines.append([Cell(words), *(cell for pair in cells for cell in pair)])
-    header = ("compared with", "adjusted", "worst cell", "plain", "worst cell", "tail half", "worst cell")
+            ran = Cell(f"{found[0].cells} of {len(analysis.cells)}")
+            lines.append([Cell(words), *(cell for pair in cells for cell in pair), ran])
+    header = ("compared with", "adjusted", "worst cell", "plain", "worst cell", "tail half", "worst cell", "cells")
     return _table(header, lines, 1) if lines else ""
 
 
