@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from rich.console import Console
 
 import tailwise
+from tailwise.cli import bench_show
 from tailwise.cli.show import bar, certificate, class_table, percent, plain, shell_line, shown_classes
 
 
@@ -76,3 +78,15 @@ def test_a_command_is_quoted_for_the_shell_of_the_system(
 ) -> None:
     monkeypatch.setattr("tailwise.cli.show.os", SimpleNamespace(name=system))
     assert shell_line("tailwise", "label", "my birds") == line
+
+
+def test_the_gains_of_the_demo_fit_into_80_columns_with_no_name_cut_off() -> None:
+    table = bench_show._table(
+        "method", "accuracy at the end", "gain over Random", "gain adjusted", "gain on the tail", "is"
+    )
+    table.add_row("Boundary-CB", "89.78 ± 1.15", "+9.47 ± 1.04", "+3.43 ± 0.54", "+17.75 ± 2.16", "better")
+    console = Console(width=80, file=StringIO())
+    console.print(table)
+    shown = console.file.getvalue()  # type: ignore[attr-defined] # the StringIO
+    assert "…" not in shown
+    assert "Boundary-CB  89.78 ± 1.15" in shown
