@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tailwise
+from tailwise import Target
 from tailwise.bench.oracle import RecordingOracle
 from tailwise.errors import BadInput, PoolExhausted, UnknownName
 from tailwise.strategies import STRATEGIES, make
@@ -129,7 +130,7 @@ def test_balance_brings_the_expected_counts_nearer_to_the_target(name: str) -> N
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in WITHOUT_BALANCE])
 @pytest.mark.parametrize("rule", ["auto", "paper"])
 def test_a_rule_finds_a_lambda_for_every_strategy(name: str, rule: str) -> None:
-    batch = select(make(name, balance=rule), predictions(), BUDGET, counts=[9, 3, 2, 2])
+    batch = select(make(name, balance=rule), predictions(), BUDGET, counts=[9, 3, 2, 2], target=Target.uniform())
     assert batch.lam > 0
 
 

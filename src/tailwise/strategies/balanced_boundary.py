@@ -35,8 +35,9 @@ class BalancedBoundary(Base):
     Distances are differences of logits, see `score.borders`. Classes that have no probability anywhere get no images;
     what b/S leaves over goes to the classes with the fewest labels, then to the lowest number. With balance λ quotas
     are (b/S + λ·target) / (1 + λ), rounded by largest remainders: 0 is the published method, large λ the target itself
-    (Eq. 4 lowered to the budget: water-filling of the labelled counts). "auto" keeps the target exactly, and reports
-    the smallest λ that would, to one image per class.
+    (Eq. 4 lowered to the budget: water-filling of the labelled counts). "auto" is 0 where no target is given, as equal
+    quotas chose better images on 20 pools; a target that is given it keeps exactly, and reports the smallest λ that
+    would, to one image per class.
 
     An image near several borders counts for one class: "exact" finds the assignment with the least total distance and
     proves it; "class-order" is the published way, in which each class in turn takes its nearest images that are left.
@@ -63,7 +64,10 @@ class BalancedBoundary(Base):
     def choose(self, task: Task, _predictions: Predictions, costs: Column) -> Selection:
         """`objective` is the sum of the distances, `bound` the least that is possible with the same quotas."""
         everywhere = np.ones(task.rows.classes, dtype=bool)
-        likely = [quotas(task, everywhere, lam).max() for lam in (0.0, np.inf) if not lam or self.balance != 0]
+        balance = parse_balance(self.balance)
+        if balance == "auto" and not task.own_target:
+            balance = 0.0
+        likely = [quotas(task, everywhere, lam).max() for lam in (0.0, np.inf) if not lam or balance != 0]
         nearest = Nearest(task.rows, 2 * int(max(likely)) + SPARE, copies=self.copies)
         known = nearest.known()
         fill = nearest.fill_exactly if self.conflicts == "exact" else nearest.fill_in_class_order
@@ -77,9 +81,9 @@ class BalancedBoundary(Base):
         def l1_at(lam: float) -> float:
             return task.ranges.distance(task.rows.total(filled(lam).rows))
 
-        exactly = parse_balance(self.balance) == "auto"
+        exactly = balance == "auto"
         program = task.program(costs)
-        lam = Lam(exact_lam(task, known)) if exactly else find_lam(self.balance, l1_at, program, scale=1.0)
+        lam = Lam(exact_lam(task, known)) if exactly else find_lam(balance, l1_at, program, scale=1.0)
         used = np.inf if exactly else lam.value
         best = filled(used)
         total = float(best.distances.sum())

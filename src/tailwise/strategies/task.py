@@ -28,6 +28,7 @@ class Task:
     budget: int
     counts: Float64Array  # (C,)
     ranges: Ranges
+    own_target: bool = False  # whether the target was given, not the usual one
     gap: float = 1e-4
     time_limit: float | None = None
     seed: int = 0
@@ -97,7 +98,9 @@ def make_task(
         raise BadInput(f"report is {shown(report)}; it must be a function that takes a line of text, or None")
     labelled = np.zeros(rows.classes) if counts is None else per_class(counts, "counts", rows.classes, names)
     ranges = _as_target(target).resolve(labelled, size, names)
-    task = Task(rows, size, labelled, ranges, gap, time_limit, whole_number(seed, "seed"), report or silent)
+    task = Task(
+        rows, size, labelled, ranges, target is not None, gap, time_limit, whole_number(seed, "seed"), report or silent
+    )
     return task, scan(rows, score)
 
 

@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import tailwise
+from tailwise import Target
 from tailwise.errors import BadInput
 from tailwise.solve.shards import Rows
 from tailwise.strategies import balanced_boundary, make
@@ -241,10 +242,21 @@ def test_balance_turns_equal_quotas_into_those_of_the_target() -> None:
     assert unknown.tolist() == [0, 5, 0, 18, 17]
 
 
-def test_auto_keeps_the_quotas_of_the_target_and_reports_a_lambda_that_nearly_does() -> None:
+def test_auto_looks_at_equally_many_of_each_class_unless_a_target_is_given() -> None:
+    given, counts = tailwise.Predictions(softmax(3, size=400)), [30, 12, 5, 0, 0]
+    batch = make("base", balance="auto").select(given, 40, counts=counts)
+    assert batch.places.tolist() == [8, 8, 8, 8, 8]
+    assert batch.lam == 0.0
+    assert batch.indices.tolist() == make("base").select(given, 40, counts=counts).indices.tolist()
+    for target in (Target.uniform(), Target.paper(), [4, 4, 4, 4, 24]):
+        kept = make("base", balance="auto").select(given, 40, counts=counts, target=target)
+        assert kept.places.tolist() != batch.places.tolist()
+
+
+def test_auto_keeps_the_quotas_of_a_target_and_reports_a_lambda_that_nearly_does() -> None:
     proba, counts = softmax(3, size=400), [30, 12, 5, 0, 0]
     given = tailwise.Predictions(proba)
-    batch = make("base", balance="auto").select(given, 40, counts=counts)
+    batch = make("base", balance="auto").select(given, 40, counts=counts, target=Target.uniform())
     assert batch.indices.tolist() == make("base", balance=1e15).select(given, 40, counts=counts).indices.tolist()
     task, _ = make_task(Rows(proba), 40, counts=counts)
     off = [
@@ -252,7 +264,8 @@ def test_auto_keeps_the_quotas_of_the_target_and_reports_a_lambda_that_nearly_do
         for lam in (batch.lam, 0.95 * batch.lam)
     ]
     assert off[0] <= 1 < off[1]
-    assert make("base", balance="auto").select(given, 40).lam == 0.0  # equal quotas are the target
+    # equal quotas are the target where nothing is labelled
+    assert make("base", balance="auto").select(given, 40, target=Target.uniform()).lam == 0.0
 
 
 def test_classes_that_the_model_does_not_know_get_nothing() -> None:

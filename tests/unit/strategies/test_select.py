@@ -257,10 +257,13 @@ def test_labelled_images_say_how_far_the_default_can_be_trusted() -> None:
 def test_places_are_what_is_balanced_at_the_borders() -> None:
     proba, around, labelled = embedded()
     boundary = tailwise.select(proba, 40, embeddings=around, labelled_embeddings=labelled, counts=COUNTS)
-    for batch in (tailwise.select(proba, 40, counts=COUNTS), boundary):
+    for batch in (tailwise.select(proba, 40, counts=COUNTS, target=tailwise.Target.uniform()), boundary):
         assert batch.places is not None
         assert batch.places[:2].tolist() == [0, 0]  # they have 30 and 20 labels already
         assert sorted((COUNTS + batch.places)[2:].tolist()) == [18, 19, 19]
         assert "  places   0.0 0.0 " in repr(batch)
         assert batch.to_dict()["places"] == batch.places.tolist()
+    equally = tailwise.select(proba, 40, counts=COUNTS).places
+    assert equally is not None
+    assert equally.tolist() == [8] * 5  # base, where no target is given
     assert tailwise.select(proba, 40, score="entropy").places is None
