@@ -26,7 +26,6 @@ from ..registry import Registry, check_settings
 from ..solve.path import parse_balance
 from ..strategies import make
 from ..strategies.base import DEFAULT, Strategy
-from .toml import dump
 
 Scalar = bool | int | float | str
 Setting = Scalar | list[Scalar]
@@ -140,7 +139,9 @@ class Experiment(Part):
 
     def to_toml(self) -> str:
         """The file that gives this experiment, every default written out."""
-        return dump(self.model_dump(mode="json"))
+        import tomlkit
+
+        return tomlkit.dumps(self.model_dump(mode="json"))
 
 
 def read_experiment(source: str | Path, *, to_run: bool = True) -> Experiment:
