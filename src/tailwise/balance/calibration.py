@@ -44,7 +44,6 @@ class Calibration:
     temperature: 1 where it is not fitted.
     trained: (C,) class shares that the model learnt under: the temperature leaves them as they are, the prior is
         corrected from them, and classes with share 0 are unseen. None: equal shares, all classes seen.
-    prior: (C,) class shares of the pool; None: they are estimated from whatever `apply` is given, if `kind` says so.
     unseen: how much of a row's doubt goes to unseen classes, 0 to 1.
     trust: how the calibrated probabilities did on held-out labels; None where none were held out.
     """
@@ -52,37 +51,27 @@ class Calibration:
     kind: str = "none"
     temperature: float = 1.0
     trained: Float64Array | None = None
-    prior: Float64Array | None = None
     unseen: float = 0.0
     trust: Trust | None = None
 
     def apply(self, pool_proba: NDArray[Number]) -> NDArray[Number]:
-        """The softmax of a pool (N, C), calibrated, dtype kept; with `prior` set, dropout passes (T, N, C) too."""
+        """The softmax of a pool (N, C), calibrated, dtype kept; class shares of the pool are estimated from it."""
         if self.kind == "none":
             return pool_proba
-        ready = self._tempered(pool_proba)
+        tempered = self.temperature != 1
+        ready = with_temperature(pool_proba, self.temperature, self.trained) if tempered else pool_proba
         if self.corrects_prior and self.trained is not None:
-            prior = estimate_prior(ready, self.trained) if self.prior is None else self.prior
-            ready = shift_prior(ready, self.trained, prior)
+            ready = shift_prior(ready, self.trained, estimate_prior(ready, self.trained))
         return ready if self.trained is None else share_with_unseen(ready, self.trained == 0, self.unseen)
-
-    def for_pool(self, pool_proba: FloatArray) -> Calibration:
-        """The same with the class shares of this pool, found once and kept."""
-        if self.trained is None or not self.corrects_prior:
-            return self
-        return replace(self, prior=estimate_prior(self._tempered(pool_proba), self.trained))
 
     def for_single_images(self) -> Calibration:
         """The same without a prior that would have to be estimated from a whole pool."""
-        return replace(self, kind="temperature") if self.corrects_prior and self.prior is None else self
+        return replace(self, kind="temperature") if self.corrects_prior else self
 
     @property
     def corrects_prior(self) -> bool:
         """Whether class shares of the pool replace those of the labelled set."""
         return self.kind in ("prior", "both")
-
-    def _tempered(self, proba: NDArray[Number]) -> NDArray[Number]:
-        return proba if self.temperature == 1 else with_temperature(proba, self.temperature, self.trained)
 
 
 def unseen_weight(counts: ArrayLike, held_out: FloatArray) -> float:

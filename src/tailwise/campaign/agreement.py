@@ -75,24 +75,14 @@ def cohen_kappa(first: Answers, second: Answers) -> Agreement:
     return Agreement((same - by_chance) / (1 - by_chance), size, same)
 
 
-def krippendorff_alpha(table: Sequence[Answers]) -> Agreement:
-    """Agreement of any number of people (Krippendorff 2011), nominal: one row per person, None is no answer.
+def krippendorff_alpha(units: Sequence[Sequence[Hashable]]) -> Agreement:
+    """Agreement of any number of people (Krippendorff 2011), nominal, from the answers to each image.
 
-    An image with fewer than two answers has nothing to compare and is left out.
+    1 − observed / expected disagreement: the coincidences of an image with m answers weigh 1 / (m − 1). An image with
+    fewer than two answers has nothing to compare and is left out.
 
-    >>> krippendorff_alpha([["a", "b", "b", None], ["a", "b", "a", "a"]]).value
+    >>> krippendorff_alpha([["a", "a"], ["b", "b"], ["b", "a"], ["a"]]).value
     0.444...
-    """
-    if len({len(row) for row in table}) > 1:
-        raise BadInput("the rows of the table have different lengths; give each person one answer, or None, per image")
-    units = [[answer for answer in column if answer is not None] for column in zip(*table, strict=True)]
-    return alpha_of_units(units)
-
-
-def alpha_of_units(units: Sequence[Sequence[Hashable]]) -> Agreement:
-    """Krippendorff's alpha of the answers to each image.
-
-    1 − observed / expected disagreement: the coincidences of an image with m answers weigh 1 / (m − 1).
     """
     compared = [Counter(unit) for unit in units if len(unit) > 1]
     if not compared:
@@ -119,7 +109,7 @@ def annotator_agreement(campaign: HasLedger | Ledger, round_id: int | None = Non
         for first, second in combinations(sorted(answers), 2)
         if answers[first].keys() & answers[second].keys()
     ]
-    return AnnotatorAgreement(alpha_of_units(list(units.values())), tuple(pairs))
+    return AnnotatorAgreement(krippendorff_alpha(list(units.values())), tuple(pairs))
 
 
 def standing_answers(ledger: Ledger, round_id: int | None = None) -> dict[str, dict[int, Hashable]]:

@@ -40,15 +40,6 @@ def exponential_profile(counts: IntArray, factor: float, order: IntArray | None 
     return _whole(counts * factor**places)
 
 
-def random_tail(classes: int, rng: np.random.Generator) -> IntArray:
-    """Half of the classes (the larger half if C is odd, as in the step profile), by chance, ascending.
-
-    >>> len(random_tail(5, np.random.default_rng(0)))
-    3
-    """
-    return np.sort(rng.permutation(classes)[classes // 2 :]).astype(np.int64)
-
-
 def keep_counts(labels: IntArray, wanted: IntArray, rng: np.random.Generator) -> IntArray:
     """Indices of exactly wanted[k] samples of each class k, chosen by chance; ascending.
 

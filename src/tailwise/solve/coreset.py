@@ -93,19 +93,6 @@ def robust_k_center(
         return search.result()
 
 
-def farthest_first(pool: FloatArray, labelled: FloatArray, count: int) -> IntArray:
-    """Greedy k-center: `count` times the pool row farthest from all centres, the first such row on ties.
-
-    Without a labelled point the first pick is the row nearest to the pool's mean.
-
-    >>> farthest_first(np.array([[0.0], [4.0], [9.0]]), np.array([[1.0]]), 2).tolist()
-    [2, 1]
-    """
-    with one_blas_thread():
-        problem = _Problem.checked(pool, labelled, count, 0)
-        return _farthest_first(problem.pool, problem.reached_sq, count)[0]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Points:
     rows: Float64Array  # (n, d)

@@ -8,7 +8,6 @@ from tailwise.errors import BadInput
 from tailwise.learn import LinearLearner, make_learner
 from tailwise.learn.calibrated import (
     KINDS,
-    Calibration,
     fit_calibrated,
     out_of_fold,
     stratified_folds,
@@ -117,15 +116,6 @@ def test_apply_is_temperature_then_prior() -> None:
         expected = shift_prior(proba, shares, estimate_prior(proba, shares))
         np.testing.assert_allclose(made[kind].apply(raw), expected, atol=1e-6)
         assert made[kind].apply(raw).dtype == raw.dtype
-
-
-def test_the_shares_of_a_pool_can_be_kept_for_its_dropout_passes() -> None:
-    rng = np.random.default_rng(0)
-    proba = rng.dirichlet([3.0, 1.0], size=50)
-    kept = Calibration("both", 2.0, np.array([0.5, 0.5])).for_pool(proba)
-    np.testing.assert_allclose(kept.apply(proba[None])[0], Calibration("both", 2.0, np.full(2, 0.5)).apply(proba))
-    assert kept.prior is not None
-    assert Calibration("temperature", 2.0).for_pool(proba).prior is None
 
 
 def test_a_balanced_loss_is_trained_on_equal_shares() -> None:

@@ -15,7 +15,7 @@ from scipy import sparse
 from tailwise.errors import BadInput, PoolExhausted, SolverFailed
 from tailwise.processes import cores
 from tailwise.solve import coreset
-from tailwise.solve.coreset import CoreSetResult, farthest_first, robust_k_center
+from tailwise.solve.coreset import CoreSetResult, robust_k_center
 from tailwise.types import Float64Array, IntArray
 
 NO_LABELS = np.empty((0, 2))
@@ -126,7 +126,7 @@ def test_an_outlier_is_left_alone_when_it_may_be() -> None:
 def test_the_greedy_start_alone_would_not_do() -> None:
     # Farthest-first takes the middle or an end; two centres at ±10 halve that.
     pool = np.array([[-11.0], [-10.0], [-9.0], [0.4], [9.0], [10.0], [11.0]])
-    greedy = naive_radius(pool, np.empty((0, 1)), farthest_first(pool, np.empty((0, 1)), 3))
+    greedy = naive_radius(pool, np.empty((0, 1)), naive_farthest_first(pool, np.empty((0, 1)), 3))
     found = robust_k_center(pool, np.empty((0, 1)), 3)
     assert greedy == 2.0
     assert found.radius == 1.0
@@ -219,7 +219,7 @@ def test_picks_that_a_cover_does_not_need_are_still_made() -> None:
 def test_the_picks_come_in_farthest_first_order() -> None:
     pool, labelled = clusters(1, 60, 3), clusters(2, 4, 3)
     rows = np.sort(robust_k_center(pool, labelled, 8).indices)
-    order = rows[farthest_first(pool[rows], labelled, 8)]
+    order = rows[naive_farthest_first(pool[rows], labelled, 8)]
     assert robust_k_center(pool, labelled, 8).indices.tolist() == order.tolist()
 
 
@@ -238,7 +238,7 @@ def test_a_medium_pool_beats_greedy_with_consistent_bounds(labels: int, outliers
     pool, labelled = clusters(0, 400, 8), clusters(1, labels, 8)
     found = robust_k_center(pool, labelled, 20, outliers=outliers, time_limit=20.0)
     assert_consistent(found, pool, labelled, 20, outliers)
-    greedy = naive_radius(pool, labelled, farthest_first(pool, labelled, 20), outliers)
+    greedy = naive_radius(pool, labelled, naive_farthest_first(pool, labelled, 20), outliers)
     assert found.radius < 0.95 * greedy
     assert found.lower > 0.95 * found.radius
 
@@ -286,7 +286,7 @@ def test_no_edges_leave_the_greedy_picks() -> None:
     pool = clusters(0, 60, 2)
     found = robust_k_center(pool, NO_LABELS, 4, max_edges=0)
     assert found.status == "best found"
-    assert sorted(found.indices.tolist()) == sorted(farthest_first(pool, NO_LABELS, 4).tolist())
+    assert sorted(found.indices.tolist()) == sorted(naive_farthest_first(pool, NO_LABELS, 4))
 
 
 def test_the_edge_limit_bounds_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,12 +364,13 @@ def test_a_negative_step_limit_is_refused() -> None:
 @pytest.mark.parametrize("labels", [0, 1, 7])
 def test_farthest_first_is_the_textbook_one(labels: int) -> None:
     pool, labelled = clusters(3, 40, 5), clusters(4, labels, 5)
-    assert farthest_first(pool, labelled, 40).tolist() == naive_farthest_first(pool, labelled, 40)
+    found = robust_k_center(pool, labelled, 39, max_steps=0)
+    assert found.indices.tolist() == naive_farthest_first(pool, labelled, 39)
 
 
 def test_farthest_first_takes_the_first_of_equals() -> None:
     pool = np.array([[3.0, 0.0], [0.0, 3.0], [-3.0, 0.0], [0.0, -3.0]])
-    assert farthest_first(pool, np.zeros((1, 2)), 4).tolist() == [0, 1, 2, 3]
+    assert robust_k_center(pool, np.zeros((1, 2)), 3, max_steps=0).indices.tolist() == [0, 1, 2]
 
 
 def test_squares_keep_their_digits_far_from_the_origin() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 import tailwise
 from tailwise.errors import BadInput
-from tailwise.solve.coreset import farthest_first
 from tailwise.strategies import make
 
 
@@ -22,7 +21,7 @@ def predictions() -> tailwise.Predictions:
 def test_no_steps_leave_the_greedy_picks_and_enough_of_them_the_best() -> None:
     given = predictions()
     none, all_ = (make("coreset", max_steps=steps).select(given, 6) for steps in (0, 10_000))
-    assert none.indices.tolist() == farthest_first(given.embeddings, given.labelled_embeddings, 6).tolist()
+    assert none.indices.tolist() == make("kcenter", balance=0.0).select(given, 6).indices.tolist()
     assert (none.status, all_.status) == ("best found", "optimal")
     assert all_.objective < none.objective
     assert none.bound <= all_.objective
