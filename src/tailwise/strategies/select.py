@@ -71,8 +71,9 @@ def select(
     target: None: every class equally often in the labelled set (Eq. 4). An array (C,): wanted counts of this batch.
         A `Target`: any shares of the labelled set, or per-class ranges.
     balance: how strongly to balance. "auto" keeps the target where a strategy has quotas ("base": only a target that
-        is given, else equally many per class), and with a score is λ = a tenth of the spread of the scores; a number is λ, 0 does not balance; "paper" is the paper's rule; "within 5%"
-        is a wish: the smallest λ whose expected counts are that close to the target (docs/select.md).
+        is given, else equally many per class), and with a score is λ = a tenth of the spread of the scores; a number is
+        λ, 0 does not balance; "paper" is the paper's rule; "within 5%" is a wish: the smallest λ whose expected counts
+        are that close to the target (docs/select.md).
     logits: whether `proba` and `labelled_proba` hold logits; they are turned into probabilities, in memory.
     gap: relative gap to stop at. Below 1e-4 the search tries several times harder.
     time_limit: seconds after which the best batch so far is returned. The only thing that can make two equal calls
