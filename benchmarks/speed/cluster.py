@@ -169,4 +169,4 @@ def _judge_traffic(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
     yield sheet.at_most("measured against the model's traffic", answer["bytes"] / answer["predicted"], 1.25)
 
 
-ROW = Row(NAME, "the picks of the local engine; overhead per question, scaling and traffic are told", measure)
+ROW = Row(NAME, "the picks of the local engine; overhead per question, scaling and traffic are reported", measure)

@@ -79,4 +79,4 @@ def draw(sizes: np.ndarray, seconds: np.ndarray, memory: np.ndarray) -> None:
     figure.savefig(FIGURE, dpi=160)
 
 
-ROW = Row(NAME, "seconds grow no faster than N^1.1; the memory is told", measure)
+ROW = Row(NAME, "seconds grow no faster than N^1.1; the memory is reported", measure)

@@ -89,8 +89,8 @@ def _qualities(proba: Array, labels: Array, scores: Array, picks: Array, most: f
 
 ROW = Row(
     NAME,
-    "told, not promised: time and picks beside scikit-activeml's CoreSet; balance (L1 score, 0 = uniform) and "
-    "informativeness beside small-text's quotas by predicted class (transcribed: small-text 1.4.1 is without its "
-    "ClassBalancer)",
+    "reported, not promised: time and picks compared with scikit-activeml's CoreSet; balance (L1 score, 0 = uniform) "
+    "and informativeness compared with small-text's quotas by predicted class (transcribed: small-text 1.4.1 is "
+    "without its ClassBalancer)",
     measure,
 )

@@ -196,14 +196,16 @@ def _judge(sheet: Sheet, answer: Answer, *, numba: bool) -> Iterator[Measured]:
         return
     yield sheet.at_most("gap", answer["gap"], LIMITS["gap"], answer["status"])
     yield sheet.at_most("resident memory, GB", answer["memory"], LIMITS["memory"], f"{answer['own']:.2f} GB its own")
-    yield sheet.at_least("throughput of the passes beside plain reads, from the disk", *_beside_reads(answer, "cold "))
+    share, limit, note = _beside_reads(answer, "cold ")
+    yield sheet.at_least("throughput of the passes relative to plain reads, from the disk", share, limit, note)
     share, limit, note = _beside_reads(answer, "")
     where = "the same where the file is in memory"
     yield sheet.at_least(where, share, limit, note) if numba else sheet.tell(where, share, note)
-    yield sheet.tell("the same beside np.load of the file in memory", answer["load"] / mean(answer["pass"]))
+    yield sheet.tell("the same relative to np.load of the file in memory", answer["load"] / mean(answer["pass"]))
     read = mean(answer["read"])
-    yield sheet.tell("a pass over all rows in float64 beside a plain read, from memory", read / answer["whole pass"])
-    yield sheet.tell("the scan beside a plain read, from memory", read / answer["scan"])
+    whole = read / answer["whole pass"]
+    yield sheet.tell("a pass over all rows in float64 relative to a plain read, from memory", whole)
+    yield sheet.tell("the scan relative to a plain read, from memory", read / answer["scan"])
     yield sheet.tell("seconds of the first pass, file in memory", answer["pass"][0])
     yield sheet.tell("seconds of a later pass", mean(answer["pass"][1:]))
     yield sheet.tell("seconds of np.load", answer["load"])

@@ -23,21 +23,21 @@ ABSENT = "(not installed)"
 FRAME = f"""\
 # Speed
 
-What Tailwise promises about its speed, and what was measured. Every promise is shown with its number, kept or not.
+What Tailwise promises about its speed, and what was measured. Every promise is listed with its value, met or not.
 
 ```sh
-make bench-speed                            # everything: about an hour and a half, most of it spent by the peers
+make bench-speed                            # everything: about an hour and a half, mostly for the other solvers
 .venv-bench/bin/python -m benchmarks.speed --quick          # ten to fifteen minutes
 .venv-bench/bin/python -m benchmarks.speed --only million   # one row
 .venv-bench/bin/python -m benchmarks.speed --list           # the rows
 ```
 
-The pools are synthetic softmax matrices with a long tail (the rarest class is a hundredth as common as the commonest),
-in which similar classes are confused with each other; b = N/18 and λ = 1 unless a row says otherwise. Ratios are of
-times from one and the same run. Each objective, a peer's too, is computed anew in float64 from the picks. A general
-solver is given the same program, all cores, and our objective as its goal, so that it may stop as soon as it is there;
-the time in which its model is built does not count. Where a promise is tested on several seeds, the worst is shown;
-of other numbers the median. Every seed is in `benchmarks/speed/results.csv`.
+The pools are synthetic softmax matrices with a long tail (the rarest class is a hundredth as common as the most common
+one), in which similar classes are confused with each other. b = N/18 and λ = 1 unless a row gives other values. Ratios
+compare times of the same run. Every objective, including those of other solvers, is recomputed in float64 from the
+picks. A general solver gets the same problem, all cores, and our objective as its goal, so that it can stop as soon as
+it reaches it; the time to build its model does not count. For promises that are tested on several seeds, the worst is
+shown; for other numbers, the median. Every seed is in `benchmarks/speed/results.csv`.
 
 {BEGIN}
 {END}

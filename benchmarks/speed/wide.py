@@ -69,4 +69,4 @@ def _judge(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
     yield sheet.tell("processor minutes", answer["processor minutes"])
 
 
-ROW = Row(NAME, "gap ≤ 1e-4; peak resident memory ≤ 1 GB above the page cache; the time is told", measure)
+ROW = Row(NAME, "gap ≤ 1e-4; peak resident memory ≤ 1 GB above the page cache; the time is reported", measure)
