@@ -14,7 +14,7 @@ from .rounding import Core
 
 PAIR_BLOCK = 256
 KICKED_SWAPS = 300  # kicks are drawn from so many
-PAIRED_SWAPS = 500
+PAIRED_SWAPS = 200
 MOST_ROUNDS = 50
 
 

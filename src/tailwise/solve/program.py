@@ -144,7 +144,7 @@ class Effort:
     gap: float = 1e-4
     time_limit: float | None = None
     restarts: int = 6
-    kicks: int = 12
+    kicks: int = 100
     nodes: int = 2_000
     started: float = field(default_factory=time.perf_counter)
 
@@ -153,7 +153,7 @@ class Effort:
         """A gap below 1e-4 asks for the last digits: more of everything."""
         if gap >= 1e-4:
             return cls(gap, time_limit)
-        return cls(gap, time_limit, restarts=6, kicks=140, nodes=20_000)
+        return cls(gap, time_limit, restarts=6, kicks=1_100, nodes=20_000)
 
     def since(self, started: float) -> Effort:
         """The same effort, its clock having started earlier."""
@@ -165,7 +165,7 @@ class Effort:
 
     def kicks_with(self, classes: int) -> int:
         """Fewer kicks where each costs more."""
-        return math.ceil(self.kicks / (1 + classes / 25))
+        return math.ceil(self.kicks / (1 + classes / 10))
 
     @property
     def expired(self) -> bool:

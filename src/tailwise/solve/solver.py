@@ -12,7 +12,6 @@ from ..types import Float64Array, IntArray, gap_between
 from . import core as highs
 from .dual import DualPoint, maximise, sparse_bound
 from .exchange import kick, pair_descent
-from .halves import MOST_COORDINATES, rechoose
 from .newton import Part
 from .program import Effort, Program, Report, Solution, certify, silent
 from .rounding import Core, anneal, open_core, swap_descent
@@ -22,11 +21,8 @@ SWAP_ELEMENTS = 2_000_000  # beyond that a sweep of swaps takes seconds
 LARGEST_CORE = 200_000  # elements
 SEARCH_CORES = (180, 240)
 KICK_CORE = 200
-KICK_SWAPS = (3, 6, 12)
-KICKED_FINDS = 2
-RECHOSEN_ROWS = 24
-RECHOSEN_SWAPS = 4
-RECHOSEN_WIDTHS = (20.0, 40.0)  # rows, counted from the threshold
+KICK_SWAPS = 4
+KICKED_FINDS = 4
 ANNEAL_STEPS = 2_000  # and as many more after each round through the cores
 EXACT_ROWS = 40  # branch and bound on so few rows takes a second or two
 
@@ -123,21 +119,10 @@ def _search(
     finds = [open_core(program, point, KICK_CORE, find.picks()) for find in _distinct(finds)[:KICKED_FINDS]]
     for turn in range(effort.kicks_with(program.rows.classes)):
         at = turn % len(finds)
-        finds[at] = _better(finds[at], _kicked(finds[at], point.theta, turn, rng))
+        finds[at] = _better(finds[at], pair_descent(swap_descent(kick(finds[at], KICK_SWAPS, rng))))
         if not still_open(f"kick {turn + 1}"):
             break
     return best
-
-
-def _kicked(core: Core, theta: float, turn: int, rng: np.random.Generator) -> Core:
-    """A few random swaps and a descent from there; where the classes are few, the best choice among many rows first."""
-    if core.rows.shape[1] > MOST_COORDINATES:
-        return pair_descent(swap_descent(kick(core, KICK_SWAPS[turn % len(KICK_SWAPS)], rng)))
-    width = RECHOSEN_WIDTHS[turn // KICKED_FINDS % len(RECHOSEN_WIDTHS)]
-    nearest = np.argsort(np.abs(core.reduced - theta), kind="stable")
-    weight = np.exp(-np.arange(len(nearest)) / width)
-    rows = rng.choice(nearest, size=min(RECHOSEN_ROWS, len(nearest)), replace=False, p=weight / weight.sum())
-    return pair_descent(rechoose(kick(core, RECHOSEN_SWAPS, rng), rows))
 
 
 def _distinct(finds: list[Core]) -> list[Core]:

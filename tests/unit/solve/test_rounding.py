@@ -10,10 +10,8 @@ import pytest
 from tailwise.balance.target import Ranges
 from tailwise.solve.dual import evaluate
 from tailwise.solve.exchange import kick, pair_descent
-from tailwise.solve.halves import rechoose
 from tailwise.solve.program import Program
 from tailwise.solve.rounding import Core, anneal, open_core, swap_descent
-from tailwise.types import IntArray
 
 from .programs import make_program
 
@@ -31,7 +29,7 @@ def make_core(seed: int, size: int = 60, classes: int = 4, width: float = 0.0) -
 @pytest.mark.parametrize("seed", range(8))
 def test_the_value_of_a_core_is_the_value_of_its_batch(seed: int, width: float) -> None:
     program, core = make_core(seed, width=width)
-    for step in (core, swap_descent(core), pair_descent(core), rechoose(core, np.arange(20))):
+    for step in (core, swap_descent(core), pair_descent(core)):
         assert step.value() == pytest.approx(program.value(step.picks()), abs=1e-10)
         assert len(step.picks()) == 12
 
@@ -51,31 +49,6 @@ def test_pair_descent_ends_where_no_two_swaps_gain(seed: int) -> None:
     assert found.value() <= best_exchange(found, 2) + 1e-9
 
 
-@pytest.mark.parametrize("width", [0.0, 0.7])
-@pytest.mark.parametrize("count", [0, 1, 2, 11, 12])
-@pytest.mark.parametrize("seed", range(6))
-def test_rows_chosen_anew_are_the_best_of_all_choices(seed: int, count: int, width: float) -> None:
-    program, core = make_core(seed, width=width)
-    rows = np.random.default_rng(seed).permutation(len(core.where))[:count]
-    found = rechoose(core, rows)
-    others = np.setdiff1d(np.arange(len(core.where)), rows)
-    assert found.chosen[others].tolist() == core.chosen[others].tolist()
-    assert len(found.picks()) == 12
-    assert found.value() == pytest.approx(best_choice(core, rows), abs=1e-9)
-    assert found.value() == pytest.approx(program.value(found.picks()), abs=1e-9)
-
-
-def best_choice(core: Core, rows: IntArray) -> float:
-    """The best value with as many of `rows` chosen as now, by trying them all."""
-    best = np.inf
-    for members in combinations(rows, int(core.chosen[rows].sum())):
-        chosen = core.chosen.copy()
-        chosen[rows] = False
-        chosen[list(members)] = True
-        best = min(best, core.choosing(chosen).value())
-    return best
-
-
 def best_exchange(core: Core, swaps: int) -> float:
     """The best value after exchanging exactly `swaps` rows, by trying them all."""
     inside, outside = np.flatnonzero(core.chosen), np.flatnonzero(~core.chosen)
@@ -86,17 +59,6 @@ def best_exchange(core: Core, swaps: int) -> float:
             chosen[list(outs)], chosen[list(intos)] = False, True
             best = min(best, core.choosing(chosen).value())
     return best
-
-
-def test_choosing_anew_finds_what_pairs_cannot() -> None:
-    gains = []
-    for seed in range(40):
-        _, core = make_core(seed)
-        paired = pair_descent(swap_descent(core))
-        nearest = np.argsort(np.abs(core.reduced - np.median(core.reduced)))[:22]
-        gains.append(paired.value() - rechoose(paired, nearest).value())
-    assert min(gains) >= 0
-    assert max(gains) > 1e-6
 
 
 def test_a_kick_changes_the_batch_and_keeps_its_size() -> None:
