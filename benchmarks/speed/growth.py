@@ -63,6 +63,8 @@ def draw(sizes: np.ndarray, seconds: np.ndarray, memory: np.ndarray) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    from tailwise.report.figures import write_figure
+
     figure, axes = pyplot.subplots(1, 2, figsize=(8.4, 3.3), constrained_layout=True)
     for ax, values, label in ((axes[0], seconds, "seconds"), (axes[1], memory, "own memory, GB")):
         ax.loglog(sizes, values, "o-", color="#3b6fb6", linewidth=1.8, markersize=5)
@@ -76,7 +78,7 @@ def draw(sizes: np.ndarray, seconds: np.ndarray, memory: np.ndarray) -> None:
         ax.grid(visible=True, which="major", alpha=0.25)
         ax.spines[["top", "right"]].set_visible(False)
     FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(FIGURE, dpi=160)
+    write_figure(figure, FIGURE)
 
 
 ROW = Row(NAME, "seconds grow no faster than N^1.1; the memory is reported", measure)

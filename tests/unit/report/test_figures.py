@@ -4,11 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+from PIL import Image
 
 import tailwise
 from tailwise.report.figures import path_figure, write_figure
+from tailwise.report.style import STYLE
 from tailwise.strategies.path import BalancePath
 
 
@@ -36,6 +39,20 @@ def test_the_same_figure_gives_the_same_bytes(path: BalancePath, tmp_path: Path,
         written.append((tmp_path / f"{name}{suffix}").read_bytes())
     assert written[0] == written[1]
     assert written[0].startswith(start)
+
+
+def test_png_files_have_a_palette_that_nobody_sees(path: BalancePath, tmp_path: Path) -> None:
+    figure = path_figure(path)
+    write_figure(figure, tmp_path / "small.png")
+    with mpl.rc_context(STYLE):
+        figure.savefig(tmp_path / "whole.png")
+    with Image.open(tmp_path / "small.png") as small, Image.open(tmp_path / "whole.png") as whole:
+        assert (small.mode, small.size) == ("P", whole.size)
+        assert small.info["dpi"] == whole.info["dpi"]
+        drawn, wanted = (np.asarray(image.convert("RGB"), dtype=np.int64) for image in (small, whole))
+    assert np.abs(drawn - wanted).max() < 20
+    assert (drawn[(wanted == 255).all(axis=2)] == 255).all()  # white stays white
+    assert (tmp_path / "small.png").stat().st_size < (tmp_path / "whole.png").stat().st_size / 2
 
 
 def test_text_stays_text_in_svg(path: BalancePath, tmp_path: Path) -> None:
