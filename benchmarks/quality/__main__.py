@@ -12,21 +12,21 @@ from pathlib import Path
 from benchmarks.quality.defaults import defaults_table
 from benchmarks.quality.leaderboard.command import Wanted, run_leaderboard
 from benchmarks.quality.leaderboard.study import BOARDS
-from benchmarks.quality.published import Continued, by_trial, read_published
+from benchmarks.quality.published import Continued, by_trial, read_published, write_published
 from benchmarks.quality.studies import STUDIES, Study
 from tailwise.bench.config import Experiment
 from tailwise.bench.results import Row
 from tailwise.bench.runner import keep_results, run_experiment, status_of
-from tailwise.bench.store import write_rows
 from tailwise.bench.sweep import kept_sweeps
 from tailwise.cli.bench_show import Lines
 from tailwise.files import write_whole
 from tailwise.report.experiment import write_report
-from tailwise.report.grid import markdown, tidy_csv
+from tailwise.report.grid import markdown
 from tailwise.report.sweeps import sweep_of
 
 RESULTS = Path("docs/results")
 RUNS = Path("tailwise-runs/quality")
+ROWS = "results.csv.gz"
 
 
 def main() -> int:
@@ -55,7 +55,7 @@ def main() -> int:
     found: dict[Study, list[Row]] = {}
     for study in wanted:
         late = given.minutes is not None and time.monotonic() - started > 60 * given.minutes
-        store = Continued(given.runs / study.name, {} if given.anew else by_trial(read_published(results_file(study))))
+        store = Continued(given.runs / study.name, {} if given.anew else by_trial(published_rows(study)))
         run = not (given.report_only or late)
         found[study], failed = run_study(study, given.data, store, given.processes, tuple(given.strategy), run=run)
         failures += failed
@@ -75,9 +75,10 @@ def leaderboard_options(given: argparse.Namespace, *, run: bool) -> Wanted:
     )  # fmt: skip
 
 
-def results_file(study: Study) -> Path:
-    """Where the rows of a study are published."""
-    return RESULTS / "defaults" / f"{study.name}.csv" if study.compares else RESULTS / study.name / "results.csv"
+def published_rows(study: Study) -> list[Row]:
+    """The published rows of a study; the variants of the defaults share one file."""
+    folder = "defaults" if study.compares else study.name
+    return [row for row in read_published(RESULTS / folder / ROWS) if row.experiment == study.name]
 
 
 def run_study(
@@ -101,7 +102,8 @@ def run_study(
             rows, store.folder, title=study.name, sweeps=sweeps, config=experiment.to_toml(),
             class_names=store.class_names(),
         )  # fmt: skip
-        publish(store.folder, RESULTS / study.name)
+        publish(store.folder, RESULTS / study.name, sweeps=bool(sweeps))
+        write_published(rows, RESULTS / study.name / ROWS)
         write_whole(RESULTS / study.name / "experiment.toml", at(study, Path()).to_toml().encode())
         print(f"{study.name}: {len(rows)} rows; {page}", file=sys.stderr)
     if study.page:
@@ -124,25 +126,22 @@ def at(study: Study, data: Path) -> Experiment:
 
 
 def publish_defaults(found: Mapping[Study, Sequence[Row]]) -> None:
-    """All variants in one table, those that were published before too, with the rows behind it."""
-    target = RESULTS / "defaults"
+    """All variants in one table, including those published before, with the rows behind it."""
     variants = [study for study in STUDIES if study.compares]
-    known = {study: found.get(study) or read_published(results_file(study)) for study in variants}
+    known = {study: found.get(study) or published_rows(study) for study in variants}
     known = {study: rows for study, rows in known.items() if rows}
-    if not known:
-        return
-    grid = defaults_table(known)
-    target.mkdir(parents=True, exist_ok=True)
-    write_whole(target / "defaults.md", markdown(grid).encode())
-    write_whole(target / "defaults.csv", tidy_csv(grid))
-    for study, rows in known.items():
-        write_rows(list(rows), results_file(study))
+    if known:
+        target = RESULTS / "defaults"
+        write_published([row for rows in known.values() for row in rows], target / ROWS, expected=False)
+        write_whole(target / "defaults.md", markdown(defaults_table(known)).encode())
 
 
-def publish(source: Path, target: Path) -> None:
-    """What is small enough to keep with the project: tables as CSV and Markdown, figures as PNG, all rows."""
-    shutil.rmtree(target, ignore_errors=True)
-    for pattern in ("results.csv", "tables/*.csv", "tables/*.md", "figures/*.png"):
+def publish(source: Path, target: Path, *, sweeps: bool) -> None:
+    """Replace the tables (Markdown) and figures (PNG) of a study; without λ sweeps their earlier figures stay."""
+    for pattern in ("tables/*.md", "figures/*.png"):
+        for file in target.glob(pattern):
+            if sweeps or not file.name.startswith("balance-path"):
+                file.unlink()
         for file in sorted(source.glob(pattern)):
             place = target / file.relative_to(source)
             place.parent.mkdir(parents=True, exist_ok=True)

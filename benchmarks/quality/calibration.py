@@ -1,15 +1,14 @@
 """`python -m benchmarks.quality.calibration --data FOLDER`: how far expected counts can be trusted, on real features.
 
 For pools with 10 to 102 classes and 2 to 10 labels per class: confidence, accuracy and misplaced images of the linear
-head as it is and calibrated as in campaigns. Rows go to docs/results/calibration/results.csv, a table to table.md.
+head as it is and calibrated as in campaigns. Rows go to tailwise-runs, a table to docs/results/calibration.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from statistics import mean
 
@@ -18,13 +17,14 @@ import numpy as np
 from tailwise.balance.calibrate import expected_calibration_error
 from tailwise.balance.trust import misplaced
 from tailwise.blas import one_blas_thread
-from tailwise.files import write_whole
+from tailwise.files import csv_bytes, write_whole
 from tailwise.learn import LinearLearner
 from tailwise.learn.calibrated import Calibration, fit_calibrated
 from tailwise.strategies import make
 from tailwise.types import Float64Array, FloatArray, IntArray, Predictions
 
 RESULTS = Path("docs/results/calibration")
+ROWS = Path("tailwise-runs/quality/calibration.csv")
 BATCH = 200
 PER_CLASS = (2, 5, 10)
 FIRST_SETS = ("random", "picked", "equal")
@@ -196,14 +196,9 @@ def main() -> int:
     given = parser.parse_args()
     with one_blas_thread():
         rows = list(run(given.data, given.only or list(SOURCES), range(given.seeds)))
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    with (RESULTS / "results.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Marks)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(
-            {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in asdict(row).items()}
-            for row in rows
-        )
+    for folder in (ROWS.parent, RESULTS):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_whole(ROWS, csv_bytes([field.name for field in fields(Marks)], [astuple(row) for row in rows]))
     text = table(rows)
     write_whole(RESULTS / "table.md", text.encode())
     print(text)

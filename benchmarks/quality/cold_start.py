@@ -1,18 +1,17 @@
 """`python -m benchmarks.quality.cold_start --data FOLDER`: which first batch a campaign should begin with.
 
 Nothing is labelled, and features are all there is. Each way to choose the first batch is followed by the default
-strategy; random picks stay random. Rows go to docs/results/cold-start/results.csv, a table to table.md.
+strategy; random picks stay random. Rows go to tailwise-runs, a table to docs/results/cold-start.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from tailwise.blas import one_blas_thread
 from tailwise.campaign.cold import main_axes
 from tailwise.campaign.state import Settings
 from tailwise.cycle import choose, class_shares, fit, mark
-from tailwise.files import write_whole
+from tailwise.files import csv_bytes, write_whole
 from tailwise.learn import LinearLearner
 from tailwise.pool.features import features
 from tailwise.pool.images import LabelledImages, Pool
@@ -33,6 +32,7 @@ from tailwise.strategies import cold_start, make
 from tailwise.types import IntArray
 
 RESULTS = Path("docs/results/cold-start")
+ROWS = Path("tailwise-runs/quality/cold-start.csv")
 RANDOM = "random"
 ALL_AXES = 10**6
 STARTS = {  # strategy, and along how many main axes of the features
@@ -194,14 +194,9 @@ def main() -> int:
 
 def write(rows: Sequence[Row], folder: Path) -> None:
     """All rows and the table, as far as there are any."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "results.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(
-            {name: f"{value:.5g}" if isinstance(value, float) else value for name, value in asdict(row).items()}
-            for row in rows
-        )
+    for place in (ROWS.parent, folder):
+        place.mkdir(parents=True, exist_ok=True)
+    write_whole(ROWS, csv_bytes([field.name for field in fields(Row)], [astuple(row) for row in rows]))
     write_whole(folder / "table.md", table(rows).encode())
 
 

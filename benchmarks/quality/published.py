@@ -1,21 +1,37 @@
-"""What is published counts as done: a study goes on from docs/results, on whatever machine it was begun."""
+"""Published results: what a report reads of each row, as a small gzipped CSV under docs/results.
+
+Published trials count as done, so a study continues on any machine. Whole rows stay in the folder of the runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import csv
+import gzip
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tailwise.balance.measure import l1_score
 from tailwise.bench.results import Row
-from tailwise.bench.store import Cycle, Store, is_whole, read_rows
+from tailwise.bench.store import Cycle, Store, is_whole
 from tailwise.bench.trials import Trial, balance_name
+from tailwise.files import csv_bytes, write_whole
 
 Key: TypeAlias = tuple[float, int, str, str]  # imbalance, seed, strategy, balance
 NO_PICKS = np.empty(0, dtype=np.int64)
+COLUMNS = (
+    "experiment", "pool", "setting", "imbalance", "learner", "strategy", "balance", "settings", "seed", "cycle",
+    "labelled", "share", "accuracy", "adjusted_accuracy", "balanced_accuracy", "adjusted_balanced_accuracy",
+    "tail_accuracy", "picks", "version", "counts", "pool_counts",
+)  # fmt: skip
+EXPECTED = "expected"  # half of the bytes; only figures and tables of class counts need it
+KINDS = {one.name: str(one.type) for one in fields(Row)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +48,30 @@ class Continued(Store):
         yield from elsewhere if is_whole(trial, elsewhere) and not is_whole(trial, here) else here
 
 
+def write_published(rows: Iterable[Row], path: Path, *, expected: bool = True) -> None:
+    """Write the columns a report reads, rounded; the same rows give the same bytes.
+
+    Images left per class are written for cycle 0 only: later cycles follow from the labels.
+    """
+    columns = (*COLUMNS, EXPECTED) if expected else COLUMNS
+    lines = (
+        ["" if name == "pool_counts" and row.cycle else _text(getattr(row, name)) for name in columns]
+        for row in sorted(rows, key=lambda row: (_trial(row), row.cycle))
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, gzip.compress(csv_bytes(columns, lines), mtime=0))
+
+
 def read_published(path: Path) -> list[Row]:
-    """The rows of a results.csv; none where there is no such file."""
-    return read_rows(path) if path.is_file() else []
+    """The rows of `write_published`, with empty or NaN values in the columns that are not published.
+
+    Returns no rows if the file does not exist.
+    """
+    if not path.is_file():
+        return []
+    text = gzip.decompress(path.read_bytes()).decode()
+    rows = [_row(line) for line in csv.DictReader(io.StringIO(text, newline=""))]
+    return [row for _, trial in groupby(rows, key=_trial) for row in _with_class_counts(list(trial))]
 
 
 def by_trial(rows: Iterable[Row]) -> dict[Key, tuple[Row, ...]]:
@@ -45,3 +82,41 @@ def by_trial(rows: Iterable[Row]) -> dict[Key, tuple[Row, ...]]:
 
 def _key(row: Row) -> Key:
     return row.imbalance, row.seed, row.strategy, row.balance
+
+
+def _trial(row: Row) -> tuple[str, str, Key]:
+    return row.experiment, row.settings, _key(row)
+
+
+def _text(value: object) -> object:
+    """A cell of the CSV: five digits of a number, two decimals of the numbers in a list.
+
+    >>> _text(0.512345), _text(math.nan), _text((2.041, 3.0)), _text((7, 10)), _text("auto")
+    ('0.51234', '', '2.04 3.00', '7 10', 'auto')
+    """
+    if isinstance(value, tuple):
+        return " ".join(f"{one:.2f}" if isinstance(one, float) else str(one) for one in value)
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.5g}"
+    return value
+
+
+def _row(line: Mapping[str, str]) -> Row:
+    empty: dict[str, Any] = {"int": 0, "float": math.nan, "str": ""}
+    values = {name: empty.get(kind, ()) for name, kind in KINDS.items()}
+    return Row(**values | {name: _value(KINDS[name], text) for name, text in line.items()})
+
+
+def _value(kind: str, text: str) -> object:
+    if kind.startswith("tuple"):
+        return tuple((float if "float" in kind else int)(word) for word in text.split())
+    return text if kind == "str" else int(text) if kind == "int" else float(text or "nan")
+
+
+def _with_class_counts(trial: Sequence[Row]) -> Iterator[Row]:
+    """Restore what follows from the labels of a trial: images left, the batch's true counts, the L1 score."""
+    images = np.add(trial[0].counts, trial[0].pool_counts)  # (C,)
+    for row, after in zip(trial, [*trial[1:], None], strict=True):
+        batch = () if after is None else tuple(np.subtract(after.counts, row.counts).tolist())
+        left = tuple((images - row.counts).tolist())
+        yield replace(row, pool_counts=left, realised=batch, l1_score=l1_score(row.counts))

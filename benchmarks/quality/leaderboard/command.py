@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.quality.leaderboard.analysis import Setup
 from benchmarks.quality.leaderboard.page import write_page
-from benchmarks.quality.leaderboard.rows import START, Key, Method, Score, read_scores
+from benchmarks.quality.leaderboard.rows import FILE, START, Key, Method, Score, read_scores
 from benchmarks.quality.leaderboard.study import (
     BOARDS,
     LEFT_OUT,
@@ -37,7 +37,7 @@ class Wanted:
 
     data: Path
     runs: Path  # trials are kept here
-    results: Path  # the page; its results.csv counts as done
+    results: Path  # the page; its results.csv.gz counts as done
     strategies: tuple[str, ...] = ()  # only these; all where empty
     processes: int | None = None
     minutes: float | None = None  # begin nothing after so many
@@ -59,11 +59,10 @@ def run_leaderboard(names: Sequence[str], wanted: Wanted) -> bool:
 
 def run_studies(studies: Sequence[Board], shown: Sequence[Board], wanted: Wanted) -> bool:
     """Run what is missing of some studies, and write the page from all that are shown; whether a trial failed."""
-    published = read_scores(wanted.results / "results.csv")
+    published = read_scores(wanted.results / FILE)
     known = frozenset[Key]() if wanted.anew else whole_trials(published, studies)
     if known and wanted.run:
-        results = wanted.results / "results.csv"
-        print(f"{len(known):,} trials are in {results} and do not run again; --anew runs them", file=sys.stderr)
+        print(f"{len(known):,} trials of {wanted.results / FILE} do not run again; --anew runs them", file=sys.stderr)
     runs = Runs(wanted.runs, wanted.data, known, wanted.processes, wanted.anew)
     failed: dict[str, str] = {}
     for study in studies if wanted.run else []:

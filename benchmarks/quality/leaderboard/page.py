@@ -1,4 +1,4 @@
-"""The leaderboard's page: scores in; README.md, figures and results.csv out. The same scores give the same bytes."""
+"""The leaderboard's page: scores in; README.md, figures and results.csv.gz out. The same scores give the same bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.quality.leaderboard.analysis import (
     name_of,
 )
 from benchmarks.quality.leaderboard.figures import balance_figure, curve_figure, gain_figure, rank_figure
-from benchmarks.quality.leaderboard.rows import RANDOM, CellKey, Method, Score, write_scores
+from benchmarks.quality.leaderboard.rows import FILE, RANDOM, CellKey, Method, Score, write_scores
 from benchmarks.quality.leaderboard.statistics import SIGNIFICANT, overall, trials_in
 from tailwise.files import write_whole
 from tailwise.report.figures import write_figure
@@ -35,9 +35,9 @@ make bench-quality DATA=folder ARGS="--only leaderboard --only leaderboard-longt
 
 
 def write_page(scores: Sequence[Score], setup: Setup, folder: Path) -> Path:
-    """Write README.md, its figures and results.csv."""
+    """Write README.md, its figures and results.csv.gz."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_scores(scores, folder / "results.csv")
+    write_scores(scores, folder / FILE)
     analysis = Analysis(scores, setup)
     figures = dict(_figures(analysis))
     for name in ("ranks", "gains", "curves", "balance"):
@@ -109,7 +109,7 @@ def _opening(analysis: Analysis) -> str:
         "# Leaderboard: which strategy learns fastest from a long tail?\n\n"
         f"{len(analysis.methods)} methods on {pools} pool{'s' if pools != 1 else ''}, with few labels and with more: "
         f"{count:,} trials, {min(ran)} to {max(ran)} seeds for each method and cell.{gaps} The default of Tailwise is "
-        f"**{name_of(analysis.default)}**. All of this page is written by a command from [results.csv](results.csv); "
+        f"**{name_of(analysis.default)}**. All of this page is written by a command from [{FILE}]({FILE}); "
         f"[definitions](#how-to-read-this-page) are at the end.{f' Not run: {left_out}.' if left_out else ''}"
     )
 

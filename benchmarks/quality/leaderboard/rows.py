@@ -1,14 +1,17 @@
-"""The leaderboard's results as one small tidy CSV: a line per trial and round, shares rounded to three decimals.
+"""The leaderboard's results as one small gzipped CSV: a line per trial, in each column its rounds with spaces between.
 
-Round 0, the model on the first labelled set, is the same for every method of a seed: it is kept once, as "start".
+Shares are rounded to three decimals. Round 0, the model on the first labelled set, is the same for every method of a
+seed: it is kept once, as "start".
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +20,7 @@ import numpy as np
 from tailwise.bench.results import Row
 from tailwise.files import csv_bytes, write_whole
 
+FILE = "results.csv.gz"
 START = "start"  # stands for the strategy in round 0
 LONG = "long"  # stands for the settings of random selection that goes on to many more labels
 CellKey: TypeAlias = tuple[str, str]  # pool, regime
@@ -89,6 +93,7 @@ class Score:
 
 
 COLUMNS = tuple(field.name for field in fields(Score))
+BY_TRIAL, BY_ROUND = COLUMNS[:5], COLUMNS[5:]
 
 
 def scores_of(rows: Iterable[Row], pool: str, regime: str, settings: str | None = None, step: int = 1) -> list[Score]:
@@ -126,31 +131,42 @@ def tail_recall(row: Row) -> float:
 
 
 def write_scores(scores: Iterable[Score], path: Path) -> None:
-    """Write all of them, in one order whatever the order of the runs."""
+    """Write a .csv or .csv.gz; the order of the lines does not depend on the order of the runs."""
     ordered = sorted(scores, key=lambda one: (one.trial, one.round))
-    cells = ([_text(getattr(one, name), 1 if name == "seconds" else 3) for name in COLUMNS] for one in ordered)
+    lines = []
+    for key, trial in ((key, list(rounds)) for key, rounds in groupby(ordered, key=lambda one: one.trial)):
+        lists = ([_text(getattr(one, name), 1 if name == "seconds" else 3) for one in trial] for name in BY_ROUND)
+        lines.append([*key, *(" ".join(words) for words in lists)])
+    content = csv_bytes((*BY_TRIAL, *BY_ROUND), lines)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, csv_bytes(COLUMNS, cells))
+    write_whole(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 def read_scores(path: Path) -> list[Score]:
-    """What `write_scores` wrote; nothing where there is no such file."""
+    """What `write_scores` wrote, also with a line per round; no scores if the file does not exist."""
     if not path.is_file():
         return []
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", newline="") as file:
+        return [score for line in csv.DictReader(file) for score in _scores(line)]
+
+
+def _scores(line: Mapping[str, str]) -> list[Score]:
     kinds: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": lambda text: float(text or "nan")}
     read = {field.name: kinds[str(field.type)] for field in fields(Score)}
-    with path.open(encoding="utf-8", newline="") as file:
-        return [Score(**{name: read[name](text) for name, text in line.items()}) for line in csv.DictReader(file)]
+    trial = [read[name](line[name]) for name in BY_TRIAL]
+    lists = ([read[name](text) for text in line[name].split(" ")] for name in BY_ROUND)
+    return [Score(*trial, *values) for values in zip(*lists, strict=True)]
 
 
-def _text(value: object, digits: int) -> object:
+def _text(value: float, digits: int) -> str:
     """A number as short as it can be: .512, 0, and nothing for NaN.
 
     >>> _text(0.5124, 3), _text(1.0, 3), _text(0.02, 1), _text(float("nan"), 1), _text(7, 3)
-    ('.512', '1', '0', '', 7)
+    ('.512', '1', '0', '', '7')
     """
     if not isinstance(value, float):
-        return value
+        return str(value)
     if math.isnan(value):
         return ""
     text = f"{value:.{digits}f}".rstrip("0").rstrip(".")

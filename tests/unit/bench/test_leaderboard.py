@@ -17,6 +17,7 @@ from benchmarks.quality.leaderboard.analysis import Setup
 from benchmarks.quality.leaderboard.command import Wanted, chosen_methods, run_studies, whole_trials
 from benchmarks.quality.leaderboard.page import write_page
 from benchmarks.quality.leaderboard.rows import (
+    FILE,
     FIRST_SET,
     RANDOM,
     RANDOM_LONG,
@@ -125,8 +126,9 @@ def test_anew_forgets_the_trials_of_its_methods_alone(runs: Runs, tmp_path: Path
     assert "margin" in str(changed[0])
 
 
-def test_the_file_gives_back_what_was_written_to_three_digits(scores: list[Score], tmp_path: Path) -> None:
-    path = tmp_path / "results.csv"
+@pytest.mark.parametrize("name", ["results.csv", FILE])
+def test_the_file_gives_back_what_was_written_to_three_digits(scores: list[Score], tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
     write_scores(scores, path)
     back = {(one.trial, one.round): one for one in read_scores(path)}
     assert len(back) == len(scores)
@@ -149,7 +151,7 @@ def test_the_page_shows_losses_and_is_the_same_for_the_same_scores(scores: list[
         assert f"## {heading}" in text
     assert "**Entropy-CB**" in text
     files = {file.name for file in tmp_path.iterdir()}
-    assert files == {"README.md", "results.csv", "gains.png", "curves.png"}  # one cell gives no mean ranks
+    assert files == {"README.md", FILE, "gains.png", "curves.png"}  # one cell gives no mean ranks
     assert all(f"({name})" in text for name in files - {"README.md"})
     first = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     write_page(list(reversed(scores)), SETUP, tmp_path)
@@ -161,17 +163,17 @@ def test_the_command_continues_from_its_own_file_and_drops_unknown_strategies(
 ) -> None:
     one_seed = [one for one in scores if one.seed == 0]
     gone = [replace(one, strategy="gone") for one in one_seed if one.method == MARGIN]
-    write_scores([*one_seed, *gone], tmp_path / "page" / "results.csv")
+    write_scores([*one_seed, *gone], tmp_path / "page" / FILE)
     study = replace(STUDY, methods=(MARGIN,), seeds=((0,),))
     wanted = Wanted(Path(), tmp_path / "runs", tmp_path / "page", processes=1)
     assert run_studies([study], [STUDY], wanted) is False
     assert not (tmp_path / "runs").exists()  # all of it was published
     assert "do not run again; --anew runs them" in capsys.readouterr().err
-    assert {one.strategy for one in read_scores(tmp_path / "page" / "results.csv")} == {
+    assert {one.strategy for one in read_scores(tmp_path / "page" / FILE)} == {
         "random", "margin", "entropy", "start",
     }  # fmt: skip
     assert run_studies([STUDY], [STUDY], replace(wanted, runs=runs.folder, run=False)) is False
-    assert len(read_scores(tmp_path / "page" / "results.csv")) == len(scores)
+    assert len(read_scores(tmp_path / "page" / FILE)) == len(scores)
 
 
 def test_a_trial_that_fails_is_reported_and_the_others_count(
@@ -180,7 +182,7 @@ def test_a_trial_that_fails_is_reported_and_the_others_count(
     study = replace(STUDY, methods=(RANDOM, Method("margin", "nonsense")), seeds=((0,),))
     assert run_studies([study], [study], Wanted(Path(), tmp_path / "runs", tmp_path / "page", processes=1)) is True
     assert "FAILED: digits few trial: exponential 0.1 random, seed 0, margin λ=nonsense" in capsys.readouterr().err
-    assert {one.method for one in read_scores(tmp_path / "page" / "results.csv")} == {RANDOM, RANDOM_LONG, FIRST_SET}
+    assert {one.method for one in read_scores(tmp_path / "page" / FILE)} == {RANDOM, RANDOM_LONG, FIRST_SET}
 
 
 def test_a_default_that_has_not_run_is_said_so_and_the_others_are_shown(scores: list[Score], tmp_path: Path) -> None:

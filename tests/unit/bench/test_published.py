@@ -9,13 +9,18 @@ import pytest
 
 from benchmarks.quality import __main__ as command
 from benchmarks.quality import from_scratch
-from benchmarks.quality.published import Continued, by_trial, read_published
+from benchmarks.quality.defaults import defaults_table
+from benchmarks.quality.published import Continued, by_trial, read_published, write_published
 from benchmarks.quality.studies import STUDIES, Study
 from tailwise.bench.config import Experiment, parse_experiment
 from tailwise.bench.pool_record import identify
 from tailwise.bench.results import Row
 from tailwise.bench.runner import collect, run_experiment, status_of
+from tailwise.bench.store import read_rows
 from tailwise.bench.trials import Trial, trials_of
+from tailwise.report.gain_tables import study_tables
+from tailwise.report.grid import markdown
+from tailwise.report.summary import Results
 
 FILE = """
 name = "tiny"
@@ -39,7 +44,7 @@ def tiny() -> Experiment:
 def rows(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     folder = tmp_path_factory.mktemp("whole")
     assert run_experiment(tiny, Continued(folder), processes=1) == {}
-    return read_published(folder / "results.csv")
+    return read_rows(folder / "results.csv")
 
 
 def trial(tiny: Experiment, seed: int, strategy: str) -> Trial:
@@ -76,7 +81,46 @@ def test_what_the_folder_holds_whole_comes_first(tiny: Experiment, rows: list[Ro
 
 
 def test_where_nothing_is_published_there_are_no_rows(tmp_path: Path) -> None:
-    assert read_published(tmp_path / "results.csv") == []
+    assert read_published(tmp_path / command.ROWS) == []
+
+
+def tables(rows: list[Row]) -> dict[str, str]:
+    results = Results.of(rows)
+    grids = [grid for study in results.studies for grid in study_tables(results, study, published=True)]
+    return {grid.name: markdown(grid) for grid in grids}
+
+
+def test_published_rows_are_small_and_give_the_same_tables(rows: list[Row], tmp_path: Path) -> None:
+    write_published(reversed(rows), tmp_path / "small.csv.gz")
+    small = read_published(tmp_path / "small.csv.gz")
+    assert (tmp_path / "small.csv.gz").stat().st_size < 3000
+    made, before = tables(small), tables(rows)
+    assert made.keys() == before.keys()
+    assert {name for name in made if made[name] != before[name]} <= {"counts-digits-linear"}  # rounded: last digits
+    whole = {(row.seed, row.strategy, row.cycle): row for row in rows}
+    for row in small:
+        one = whole[row.seed, row.strategy, row.cycle]
+        assert (row.counts, row.pool_counts, row.realised) == (one.counts, one.pool_counts, one.realised)
+        assert row.expected == pytest.approx(one.expected, abs=0.0051)
+        assert row.accuracy == pytest.approx(one.accuracy, rel=1e-4)
+        assert row.l1_score == one.l1_score
+
+
+def test_published_rows_count_as_done(tiny: Experiment, rows: list[Row], tmp_path: Path) -> None:
+    path = tmp_path / "small.csv.gz"
+    write_published((row for row in rows if row.seed == 0 or row.cycle == 0), path, expected=False)
+    store = Continued(tmp_path, by_trial(read_published(path)))
+    assert {one.seed for one in trials_of(tiny) if store.is_complete(one)} == {0}
+
+
+def test_earlier_sweep_figures_stay_until_there_are_new_ones(tmp_path: Path) -> None:
+    for name in ("target/figures/balance-path-a.png", "target/figures/old.png", "source/figures/new.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    command.publish(tmp_path / "source", tmp_path / "target", sweeps=False)
+    assert {path.name for path in (tmp_path / "target/figures").iterdir()} == {"balance-path-a.png", "new.png"}
+    command.publish(tmp_path / "source", tmp_path / "target", sweeps=True)
+    assert {path.name for path in (tmp_path / "target/figures").iterdir()} == {"new.png"}
 
 
 def test_only_the_wanted_strategies_are_run_and_all_that_is_there_is_shown(
@@ -126,4 +170,20 @@ def test_a_page_without_results_says_so_and_the_one_in_the_repository_is_made_fr
     assert "**Not yet run**" in from_scratch.page(experiment, [])
     folder = Path(__file__).parents[3] / "docs" / "results" / study.name
     stored = (folder / "README.md").read_text(encoding="utf-8")
-    assert stored == from_scratch.page(experiment, read_published(folder / "results.csv"))
+    assert stored == from_scratch.page(experiment, read_published(folder / command.ROWS))
+
+
+@pytest.mark.parametrize("study", [one for one in STUDIES if not one.compares], ids=lambda study: study.name)
+def test_the_tables_in_the_repository_are_made_from_their_rows(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    stored = {path.stem: path.read_text(encoding="utf-8") for path in Path("docs/results", study.name).glob("tables/*")}
+    rows = command.published_rows(study)
+    assert stored == (tables(rows) if rows else {})
+
+
+def test_the_table_of_the_defaults_in_the_repository_is_made_from_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    found = {study: command.published_rows(study) for study in STUDIES if study.compares}
+    assert all(found.values())
+    stored = Path("docs/results/defaults/defaults.md").read_text(encoding="utf-8")
+    assert stored == markdown(defaults_table(found))
