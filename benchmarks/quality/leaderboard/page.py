@@ -19,7 +19,7 @@ from benchmarks.quality.leaderboard.analysis import (
     name_of,
 )
 from benchmarks.quality.leaderboard.figures import balance_figure, curve_figure, gain_figure, rank_figure
-from benchmarks.quality.leaderboard.rows import FILE, RANDOM, CellKey, Method, Score, write_scores
+from benchmarks.quality.leaderboard.rows import FILE, RANDOM, CellKey, Method, Score, read_scores, write_scores
 from benchmarks.quality.leaderboard.statistics import SIGNIFICANT, overall, trials_in
 from tailwise.files import write_whole
 from tailwise.report.figures import write_figure
@@ -38,7 +38,7 @@ def write_page(scores: Sequence[Score], setup: Setup, folder: Path) -> Path:
     """Write README.md, its figures and results.csv.gz."""
     folder.mkdir(parents=True, exist_ok=True)
     write_scores(scores, folder / FILE)
-    analysis = Analysis(scores, setup)
+    analysis = Analysis(read_scores(folder / FILE), setup)  # rounded: the file alone gives the same page
     figures = dict(_figures(analysis))
     for name in ("ranks", "gains", "curves", "balance"):
         (folder / f"{name}.png").unlink(missing_ok=True)  # one that is no longer drawn must not stay
