@@ -12,8 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.ledger import LEDGER_FILE, Ledger
+from tailwise.campaign.service import Campaign
 
 Event = tuple[str, str, str, int | None, str | None]
 """Image key, annotator, kind, class id and the key of what it undoes."""

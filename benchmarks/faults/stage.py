@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tailwise.campaign.answers import Answer, record
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.images import usable_images
 from tailwise.campaign.rounds import Pick, open_round
+from tailwise.campaign.service import Campaign
 from tailwise.files import csv_bytes, write_whole
 
 from .nursery import Nursery, nursery

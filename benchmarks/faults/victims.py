@@ -15,13 +15,15 @@ import safetensors.numpy  # noqa: F401 - this and more: loaded before the fork, 
 import scipy.fft
 import scipy.optimize  # noqa: F401
 
-from tailwise.campaign import choosing, importing, models  # noqa: F401
-from tailwise.campaign.campaign import Campaign
+from tailwise.campaign import (
+    models,  # noqa: F401
+)
 from tailwise.campaign.ledger import Ledger
-from tailwise.campaign.migrating import Step, read_steps
+from tailwise.campaign.migrations import Step, read_steps
+from tailwise.campaign.service import Campaign
 from tailwise.errors import TailwiseError
-from tailwise.learn import simple_features  # noqa: F401
-from tailwise.web import app, server  # noqa: F401
+from tailwise.learners import simple_features  # noqa: F401
+from tailwise.web import serve as server  # noqa: F401
 from tailwise.web.serve import Options, Serving, run
 
 Say = Callable[[Any], None]

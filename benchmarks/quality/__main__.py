@@ -14,15 +14,15 @@ from benchmarks.quality.leaderboard.command import Wanted, run_leaderboard
 from benchmarks.quality.leaderboard.study import BOARDS
 from benchmarks.quality.published import Continued, by_trial, read_published, write_published
 from benchmarks.quality.studies import STUDIES, Study
-from tailwise.bench.config import Experiment
-from tailwise.bench.results import Row
-from tailwise.bench.runner import keep_results, run_experiment, status_of
-from tailwise.bench.sweep import kept_sweeps
-from tailwise.cli.bench_show import Lines
+from tailwise.cli.bench_output import Lines
+from tailwise.experiments.config import Experiment
+from tailwise.experiments.runner import keep_results, run_experiment, status_of
+from tailwise.experiments.trial_run import kept_sweeps
+from tailwise.experiments.trials import Row
 from tailwise.files import write_whole
 from tailwise.report.experiment import write_report
-from tailwise.report.grid import markdown
-from tailwise.report.sweeps import sweep_of
+from tailwise.report.names import sweep_of
+from tailwise.report.tables import markdown
 
 RESULTS = Path("docs/results")
 RUNS = Path("tailwise-runs/quality")

@@ -14,13 +14,13 @@ from statistics import mean
 
 import numpy as np
 
-from tailwise.balance.calibrate import expected_calibration_error
-from tailwise.balance.trust import misplaced
-from tailwise.blas import one_blas_thread
+from tailwise.calibration import misplaced
 from tailwise.files import csv_bytes, write_whole
-from tailwise.learn import LinearLearner
-from tailwise.learn.calibrated import Calibration, fit_calibrated
+from tailwise.learners import LinearLearner
+from tailwise.learners.calibrated import Calibration, fit_calibrated
 from tailwise.strategies import make
+from tailwise.temperature import expected_calibration_error
+from tailwise.threads import one_blas_thread
 from tailwise.types import Float64Array, FloatArray, IntArray, Predictions
 
 RESULTS = Path("docs/results/calibration")

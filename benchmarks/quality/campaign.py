@@ -32,13 +32,13 @@ from benchmarks.quality.campaign_results import (
     load,
     write_results,
 )
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.features import FOLDER as FEATURES
 from tailwise.campaign.features import Extractor, chosen_backbone, find_extractor
+from tailwise.campaign.service import Campaign
 from tailwise.campaign.state import Settings
-from tailwise.pool.cifar import cifar10
-from tailwise.pool.images import LabelledImages, Pool
-from tailwise.pool.longtail import exponential_profile, keep_counts
+from tailwise.pools.cifar import cifar10
+from tailwise.pools.longtail import exponential_profile, keep_counts
+from tailwise.pools.pool import LabelledImages, Pool
 from tailwise.types import IntArray
 from tailwise.web.serve import Options, running
 

@@ -20,8 +20,8 @@ from matplotlib.ticker import MaxNLocator
 
 from tailwise.files import csv_bytes, write_whole
 from tailwise.report.curves import COLOURS, GREY
-from tailwise.report.grid import number, with_spread
-from tailwise.report.style import FULL, POOL, ROUND, STYLE, figure_bytes, legend_below, new_figure
+from tailwise.report.figures import FULL, POOL, ROUND, STYLE, figure_bytes, legend_below, new_figure
+from tailwise.report.tables import number, with_spread
 
 TAILWISE, RANDOM, EVERYTHING = "tailwise", "random", "all labels"
 LOOK: dict[str, dict[str, Any]] = {

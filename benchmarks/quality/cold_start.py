@@ -18,17 +18,17 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.quality.leaderboard.study import SOURCES, Source
-from tailwise.blas import one_blas_thread
 from tailwise.campaign.cold import main_axes
 from tailwise.campaign.state import Settings
 from tailwise.cycle import choose, class_shares, fit, mark
 from tailwise.files import csv_bytes, write_whole
-from tailwise.learn import LinearLearner
-from tailwise.pool.features import features
-from tailwise.pool.images import LabelledImages, Pool
-from tailwise.pool.longtail import exponential_profile, keep_counts
-from tailwise.report.grid import with_spread
+from tailwise.learners import LinearLearner
+from tailwise.pools.features import features
+from tailwise.pools.longtail import exponential_profile, keep_counts
+from tailwise.pools.pool import LabelledImages, Pool
+from tailwise.report.tables import with_spread
 from tailwise.strategies import cold_start, make
+from tailwise.threads import one_blas_thread
 from tailwise.types import IntArray
 
 RESULTS = Path("docs/results/cold-start")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.quality.studies import Study
-from tailwise.bench.results import Row
-from tailwise.report.grid import DASH, Cell, Grid, merge_down, number, with_spread
+from tailwise.experiments.trials import Row
 from tailwise.report.names import Condition, Method
 from tailwise.report.summary import Band, Gain, Results, band, mean_gains
+from tailwise.report.tables import DASH, Cell, Grid, merge_down, number, with_spread
 
 MEASURES = ("accuracy", "adjusted_accuracy")
 COLUMNS = ("setting", "variant", "method", "measure", "mean", "gain", "error", "seeds", "verdict")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tailwise.bench.config import Experiment
-from tailwise.bench.results import Row
+from tailwise.experiments.config import Experiment
+from tailwise.experiments.trials import Row
 from tailwise.report.gain_tables import gain_table
-from tailwise.report.grid import DASH, Cell, Grid, markdown, with_spread
 from tailwise.report.names import Condition, Method
 from tailwise.report.summary import CLEAR, Band, Results, band
+from tailwise.report.tables import DASH, Cell, Grid, markdown, with_spread
 
 MEASURES = {"accuracy": "plain", "adjusted_accuracy": "adjusted"}
 PAPER = """The paper trained a ResNet-18 for 100 epochs, from 5,000 first labels with 2,500 more in each of four cycles,

@@ -17,11 +17,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tailwise.balance.measure import l1_score
-from tailwise.bench.results import Row
-from tailwise.bench.store import Cycle, Store, is_whole
-from tailwise.bench.trials import Trial, balance_name
+from tailwise.experiments.store import Cycle, Store, is_whole
+from tailwise.experiments.trials import Row, Trial, balance_name
 from tailwise.files import csv_bytes, write_whole
+from tailwise.targets import l1_score
 
 Key: TypeAlias = tuple[float, int, str, str]  # imbalance, seed, strategy, balance
 NO_PICKS = np.empty(0, dtype=np.int64)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.quality import from_scratch
-from tailwise.bench.config import Experiment, read_experiment
-from tailwise.bench.results import Row
+from tailwise.experiments.config import Experiment, read_experiment
+from tailwise.experiments.trials import Row
 
 FEATURES = "cifar10_features.npz"
 

@@ -23,7 +23,7 @@ TURNS = 30
 SHARDS = (1, 2, 8)
 SIMULATED = 64  # shards
 BUDGET_SHARE = 100
-GATHERED = 1 << 18  # as in tailwise.solve.shards
+GATHERED = 1 << 18  # as in tailwise.matrix.shards
 
 
 def measure(run: Run) -> Iterator[Measured]:
@@ -55,10 +55,10 @@ def _overhead(sheet: Sheet, answer: Answer, per_question: float) -> Measured:
 def scaling(path: str) -> Answer:
     """Questions and passes on one and two actors, and whole solves, beside the local engine on one thread."""
     import tailwise
-    from tailwise.scale.cluster import connect
-    from tailwise.scale.pool import RayHands
-    from tailwise.solve.shards import Rows
-    from tailwise.solve.source import open_proba
+    from tailwise.matrix.shards import Rows
+    from tailwise.matrix.source import open_proba
+    from tailwise.ray.cluster import connect
+    from tailwise.ray.rows import RayHands
 
     answer: Answer = {}
     matrix = open_proba(path)
@@ -110,7 +110,7 @@ class Counting:
 
 def traffic(path: str) -> Answer:
     """Solve with 64 shards in one process: what travelled, beside what the model of docs/scale.md says."""
-    from tailwise.solve.source import open_proba
+    from tailwise.matrix.source import open_proba
 
     matrix = open_proba(path)
     alone, _ = _counted(matrix, 1)
@@ -127,11 +127,11 @@ def traffic(path: str) -> Answer:
 
 def _counted(matrix: Any, shards: int) -> tuple[list[int], Counting]:  # noqa: ANN401 - of the library under test
     """How many questions were asked by the end of each dual round of a solve, and all of them."""
-    from tailwise.balance.target import Target
-    from tailwise.score.softmax import entropy
-    from tailwise.solve.program import Effort, Program
-    from tailwise.solve.shards import LocalHands, Rows, shard_bounds
-    from tailwise.solve.solver import solve
+    from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
+    from tailwise.score import entropy
+    from tailwise.solver.program import Effort, Program
+    from tailwise.solver.solver import solve
+    from tailwise.targets import Target
 
     counting = Counting(LocalHands(matrix, shard_bounds(*matrix.shape, shards)))
     rows = Rows(hands=counting)

@@ -62,7 +62,7 @@ def prepare(folder: str, size: int) -> Answer:
 
 def index(folder: str, size: int) -> Answer:
     """As `tailwise init` does it, and `tailwise index` afterwards."""
-    from tailwise.campaign.campaign import Campaign
+    from tailwise.campaign.service import Campaign
 
     home, photos = Path(folder) / "campaign", Path(folder) / "photos"
     clock, processors = time.perf_counter(), time.process_time()

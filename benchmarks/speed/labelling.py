@@ -117,9 +117,9 @@ def make_campaign(folder: Path, images: int, chosen: int | None = None) -> None:
     """Tiny images that all differ, the first of them in one round."""
     from PIL import Image
 
-    from tailwise.campaign.campaign import Campaign
     from tailwise.campaign.images import usable_images
     from tailwise.campaign.rounds import Pick, open_round
+    from tailwise.campaign.service import Campaign
 
     photos = folder / "photos"
     photos.mkdir()
@@ -159,7 +159,7 @@ def together(people: list[Person]) -> float:
 
 def label_all(sheet: Sheet, folder: Path, port: int, token: str, images: int) -> Iterator[Measured]:
     """Every image of the round, and what the ledger says afterwards."""
-    from tailwise.campaign.campaign import Campaign
+    from tailwise.campaign.service import Campaign
 
     people = [Person(f"person-{number}", port, token) for number in range(PEOPLE)]
     seconds = together(people)

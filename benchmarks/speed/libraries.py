@@ -77,7 +77,7 @@ def _beside_quotas(instance: Instance) -> Iterator[Measured]:
 
 
 def _qualities(proba: Array, labels: Array, scores: Array, picks: Array, most: float) -> dict[str, float]:
-    from tailwise.balance.measure import l1_score
+    from tailwise.targets import l1_score
 
     expected = proba[picks].sum(axis=0, dtype=np.float64)
     true = np.bincount(labels[picks], minlength=proba.shape[1])

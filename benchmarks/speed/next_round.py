@@ -49,9 +49,9 @@ def _judged(sheet: Sheet, what: str, answer: Answer) -> Iterator[Measured]:
 
 def prepare(folder: str, seed: int) -> Answer:
     """A campaign whose images were never files: rows in the ledger, and features under their checksums."""
-    from tailwise.campaign.campaign import Campaign
     from tailwise.campaign.features import FOLDER, SIMPLE, find_extractor
-    from tailwise.learn.feature_cache import FeatureCache
+    from tailwise.campaign.service import Campaign
+    from tailwise.learners.feature_cache import FeatureCache
 
     photos = Path(folder) / "photos"
     photos.mkdir()
@@ -90,7 +90,7 @@ def _features(seed: int) -> Iterator[tuple[int, np.ndarray]]:
 
 def choose(folder: str) -> Answer:
     """`tailwise next`, without the start of the interpreter."""
-    from tailwise.campaign.campaign import Campaign
+    from tailwise.campaign.service import Campaign
 
     clock, processors = time.perf_counter(), time.process_time()
     with Campaign.open(Path(folder) / "campaign") as campaign:
@@ -105,8 +105,8 @@ def label(folder: str, seed: int) -> Answer:
     """Answer the round truly, and others until there are enough labels."""
     from tailwise.campaign.answers import Answer as Said
     from tailwise.campaign.answers import record
-    from tailwise.campaign.campaign import Campaign
     from tailwise.campaign.rounds import round_picks
+    from tailwise.campaign.service import Campaign
 
     truth = _truth(seed)
     with Campaign.open(Path(folder) / "campaign") as campaign:

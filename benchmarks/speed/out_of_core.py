@@ -112,8 +112,8 @@ def _whole_passes(path: str) -> list[float]:
     """Seconds of passes that price every row in float64, which a selection makes only where it must; file in memory."""
     from threadpoolctl import threadpool_limits
 
-    from tailwise.solve.shards import Rows
-    from tailwise.solve.source import open_proba
+    from tailwise.matrix.shards import Rows
+    from tailwise.matrix.source import open_proba
 
     rows = Rows(open_proba(path))
     cost, y = rows.hold(np.zeros(rows.size)), np.linspace(-1.0, 1.0, rows.classes)
@@ -153,7 +153,7 @@ class Beside:
 @contextmanager
 def asked_shards(beside: Beside | None = None) -> Iterator[list[Asked]]:
     """What the shards are asked, and how long they take."""
-    from tailwise.solve.shards import LocalHands
+    from tailwise.matrix.shards import LocalHands
 
     ask, asked = LocalHands.ask, []
 

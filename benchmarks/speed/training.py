@@ -1,4 +1,4 @@
-"""Training a net: what `tailwise.learn` takes for a few epochs, beside a bare torch loop that does the same work."""
+"""Training a net: what `tailwise.learners` takes for a few epochs, beside a bare torch loop that does the same work."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _measure(work: Work, sheet: Sheet) -> Iterator[Measured]:
 
 def ours(images: np.ndarray, labels: np.ndarray, epochs: int) -> None:
     """The learner as it is used, statistics of the channels and making the net included."""
-    from tailwise.learn import make_learner
+    from tailwise.learners import make_learner
 
     learner = make_learner("resnet10", epochs=epochs, batch=BATCH, padding=PADDING, device="cpu")
     learner.fit(images, labels, classes=CLASSES, seed=0)
@@ -67,7 +67,7 @@ def bare(images: np.ndarray, labels: np.ndarray, epochs: int) -> None:
     """What one writes by hand: the same net, the same steps, crops and mirror images one by one."""
     import torch
 
-    from tailwise.learn.nets import ResNet, ResNetConfig
+    from tailwise.learners.nets import ResNet, ResNetConfig
 
     torch.manual_seed(0)
     rng = np.random.default_rng(0)

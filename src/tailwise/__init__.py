@@ -12,12 +12,11 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import errors, score, strategies
-    from .api import Campaign
-    from .balance.calibration import calibrate
-    from .balance.target import Target
-    from .solve.top_k import TopK
-    from .strategies.path import balance_path
-    from .strategies.select import select
+    from .calibration import calibrate
+    from .campaign.service import Campaign
+    from .matrix.top_k import TopK
+    from .strategies.select import balance_path, select
+    from .targets import Target
     from .types import Predictions, Selection, Trust
 
 __all__ = [
@@ -37,24 +36,24 @@ __all__ = [
 ]
 
 _HOME = {
-    "Campaign": "api",
+    "Campaign": "campaign.service",
     "Predictions": "types",
     "Selection": "types",
-    "Target": "balance.target",
-    "TopK": "solve.top_k",
+    "Target": "targets",
+    "TopK": "matrix.top_k",
     "Trust": "types",
-    "balance_path": "strategies.path",
-    "calibrate": "balance.calibration",
+    "balance_path": "strategies.select",
+    "calibrate": "calibration",
     "select": "strategies.select",
 }
-_ROOMS = frozenset({"errors", "score", "strategies"})
+_MODULES = frozenset({"errors", "score", "strategies"})
 
 
 if not TYPE_CHECKING:  # a type checker reads the imports above instead, and so finds misspelt names
 
     def __getattr__(name: str) -> object:
-        """Load a public name from its room."""
-        if name in _ROOMS:
+        """Load a public name from its module."""
+        if name in _MODULES:
             return importlib.import_module(f".{name}", __name__)
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

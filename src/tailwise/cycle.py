@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from .balance.calibrate import shift_prior
-from .balance.target import Target
-from .balance.trust import with_trust
+from .calibration import with_trust
 from .errors import BadInput
-from .learn.base import Learner, Model
-from .learn.calibrated import Calibration, fit_calibrated
-from .learn.vaal import VaalSettings, labelledness
-from .pool.images import Inputs, LabelledImages
-from .strategies.base import Strategy
+from .learners.calibrated import Calibration, fit_calibrated
+from .learners.learner import Learner, Model
+from .learners.vaal import VaalSettings, labelledness
+from .pools.pool import Inputs, LabelledImages
+from .strategies.strategy import Strategy
+from .targets import Target
+from .temperature import shift_prior
 from .types import BoolArray, Float64Array, FloatArray, Oracle, Predictions, Progress, Selection, unheard
 
 

@@ -19,6 +19,7 @@ from .errors import MissingExtra
 if TYPE_CHECKING:
     import pandas
 
+
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 Float64Array: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]

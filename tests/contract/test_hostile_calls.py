@@ -22,13 +22,14 @@ import pytest
 from PIL import Image
 
 import tailwise
-from tailwise.balance import Target, calibrate, l1_score
-from tailwise.bench.config import parse_experiment, read_experiment
-from tailwise.cli import numbers
-from tailwise.cli.outcome import WrongUsage, run
+from tailwise import temperature
+from tailwise.cli import select as numbers
+from tailwise.cli.output import WrongUsage, run
 from tailwise.errors import BadFile, TailwiseError
-from tailwise.pool.features import read_arrays
+from tailwise.experiments.config import parse_experiment, read_experiment
+from tailwise.pools.features import read_arrays
 from tailwise.strategies import STRATEGIES, cold_start, make
+from tailwise.targets import Target, l1_score
 
 torch = pytest.importorskip("torch")
 
@@ -312,22 +313,22 @@ CALLS: dict[str, Call] = {
     "TopK.of proba": lambda v: tailwise.select(tailwise.TopK.of(v, 2), BUDGET, balance=1.0),
     "TopK.of kept": lambda v: tailwise.TopK.of(PROBA, v),
     "TopK.open": lambda v: tailwise.TopK.open(v),
-    "with_temperature proba": lambda v: calibrate.with_temperature(v, 2.0),
-    "with_temperature": lambda v: calibrate.with_temperature(PROBA, v),
-    "fit_temperature proba": lambda v: calibrate.fit_temperature(v, LABELS),
-    "fit_temperature labels": lambda v: calibrate.fit_temperature(PROBA, v),
-    "fit_temperature bounds": lambda v: calibrate.fit_temperature(PROBA, LABELS, v),
-    "shift_prior proba": lambda v: calibrate.shift_prior(v, [1, 1, 1], [1, 2, 3]),
-    "shift_prior trained": lambda v: calibrate.shift_prior(PROBA, v, [1, 2, 3]),
-    "shift_prior wanted": lambda v: calibrate.shift_prior(PROBA, [1, 2, 3], v),
-    "estimate_prior proba": lambda v: calibrate.estimate_prior(v, [1, 1, 1]),
-    "estimate_prior trained": lambda v: calibrate.estimate_prior(PROBA, v),
-    "estimate_prior pseudo_count": lambda v: calibrate.estimate_prior(PROBA, [1, 2, 3], pseudo_count=v),
-    "estimate_prior most_steps": lambda v: calibrate.estimate_prior(PROBA, [1, 2, 3], most_steps=v, tolerance=0.1),
-    "estimate_prior tolerance": lambda v: calibrate.estimate_prior(PROBA, [1, 2, 3], most_steps=9, tolerance=v),
-    "calibration error proba": lambda v: calibrate.expected_calibration_error(v, LABELS),
-    "calibration error labels": lambda v: calibrate.expected_calibration_error(PROBA, v),
-    "calibration error bins": lambda v: calibrate.expected_calibration_error(PROBA, LABELS, v),
+    "with_temperature proba": lambda v: temperature.with_temperature(v, 2.0),
+    "with_temperature": lambda v: temperature.with_temperature(PROBA, v),
+    "fit_temperature proba": lambda v: temperature.fit_temperature(v, LABELS),
+    "fit_temperature labels": lambda v: temperature.fit_temperature(PROBA, v),
+    "fit_temperature bounds": lambda v: temperature.fit_temperature(PROBA, LABELS, v),
+    "shift_prior proba": lambda v: temperature.shift_prior(v, [1, 1, 1], [1, 2, 3]),
+    "shift_prior trained": lambda v: temperature.shift_prior(PROBA, v, [1, 2, 3]),
+    "shift_prior wanted": lambda v: temperature.shift_prior(PROBA, [1, 2, 3], v),
+    "estimate_prior proba": lambda v: temperature.estimate_prior(v, [1, 1, 1]),
+    "estimate_prior trained": lambda v: temperature.estimate_prior(PROBA, v),
+    "estimate_prior pseudo_count": lambda v: temperature.estimate_prior(PROBA, [1, 2, 3], pseudo_count=v),
+    "estimate_prior most_steps": lambda v: temperature.estimate_prior(PROBA, [1, 2, 3], most_steps=v, tolerance=0.1),
+    "estimate_prior tolerance": lambda v: temperature.estimate_prior(PROBA, [1, 2, 3], most_steps=9, tolerance=v),
+    "calibration error proba": lambda v: temperature.expected_calibration_error(v, LABELS),
+    "calibration error labels": lambda v: temperature.expected_calibration_error(PROBA, v),
+    "calibration error bins": lambda v: temperature.expected_calibration_error(PROBA, LABELS, v),
     "l1_score": lambda v: l1_score(v),
     "entropy": lambda v: tailwise.score.entropy(v).shape,
     "margin": lambda v: tailwise.score.margin(v).shape,

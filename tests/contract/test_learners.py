@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tailwise.errors import BadFile, BadInput, UnknownName
-from tailwise.learn import LEARNERS, Learner, Model, make_learner
-from tailwise.pool.images import Subset
+from tailwise.learners import LEARNERS, Learner, Model, make_learner
+from tailwise.pools.pool import Subset
 
 NET = {"epochs": 1, "milestones": (), "batch": 16, "width": 4, "weights": "", "device": "cpu"}
 QUICK: dict[str, dict[str, object]] = {

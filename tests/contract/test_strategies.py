@@ -9,8 +9,8 @@ import pytest
 
 import tailwise
 from tailwise import Target
-from tailwise.bench.oracle import RecordingOracle
 from tailwise.errors import BadInput, PoolExhausted, UnknownName
+from tailwise.experiments.trials import RecordingOracle
 from tailwise.strategies import STRATEGIES, make
 
 WITHOUT_BALANCE = {"coreset", "direct", "galaxy"}

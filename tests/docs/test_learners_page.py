@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tailwise.learn import LEARNERS, make_learner
+from tailwise.learners import LEARNERS, make_learner
 
 PAGE = (Path(__file__).parents[2] / "docs" / "learners.md").read_text(encoding="utf-8")
 

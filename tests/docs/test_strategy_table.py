@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from tailwise.cli.app import app
-from tailwise.cli.outcome import CODES
+from tailwise.cli.output import CODES
 from tailwise.report.tables import score_markdown, strategy_markdown
 
 DOCS = Path(__file__).parents[2] / "docs"

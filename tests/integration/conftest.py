@@ -21,7 +21,7 @@ from tailwise.campaign.answers import Answer, record
 from tailwise.campaign.classes import find_class
 from tailwise.campaign.images import find_image
 from tailwise.campaign.rounds import current_round, round_picks
-from tailwise.cli.outcome import run
+from tailwise.cli.output import run
 
 NAMES = ("cat", "dog", "eel")
 COUNTS = (14, 8, 5)

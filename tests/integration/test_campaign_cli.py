@@ -353,7 +353,7 @@ def test_a_dry_run_of_the_page_says_what_it_would_change(zoo: Path, capsys: pyte
 
 def test_without_the_web_extra_the_command_that_installs_it_is_named(zoo: Path) -> None:
     without = "import sys; sys.modules['fastapi'] = None; "
-    probe = without + "from tailwise.cli.outcome import run; sys.exit(run(sys.argv[1:]))"
+    probe = without + "from tailwise.cli.output import run; sys.exit(run(sys.argv[1:]))"
     command = [sys.executable, "-c", probe, "label", str(zoo), "--no-open"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 5
@@ -481,7 +481,7 @@ def test_no_line_is_wider_than_the_terminal(zoo: Path, capsys: pytest.CaptureFix
 
 
 def test_asking_about_a_campaign_loads_neither_torch_nor_the_web(zoo: Path) -> None:
-    probe = "import sys; from tailwise.cli.outcome import run; run(sys.argv[1:]); print(*sys.modules)"
+    probe = "import sys; from tailwise.cli.output import run; run(sys.argv[1:]); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe, "status", str(zoo)], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
     assert loaded & {"torch", "fastapi", "matplotlib", "pandas", "sklearn"} == set()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tailwise
-from tailwise.campaign.formats import FORMATS
+from tailwise.formats import FORMATS
 
 from .conftest import NAMES, answer_round, complaint, json_of, ran, shown
 

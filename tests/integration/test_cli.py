@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tailwise
-from tailwise.cli.outcome import run
+from tailwise.cli.output import run
 
 Fill = Callable[[Path], None]
 
@@ -101,7 +101,7 @@ def test_interrupting_ends_with_130_and_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("proba")
 def test_selecting_loads_no_library_that_it_does_not_use() -> None:
-    probe = "import sys; from tailwise.cli.outcome import run; run(sys.argv[1:]); print(*sys.modules)"
+    probe = "import sys; from tailwise.cli.output import run; run(sys.argv[1:]); print(*sys.modules)"
     command = [sys.executable, "-c", probe, "select", "proba.npy", "-b", "12", "--balance", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}

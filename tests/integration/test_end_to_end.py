@@ -22,9 +22,9 @@ from benchmarks.quality.campaign_results import (
     load,
     write_results,
 )
-from tailwise.campaign.campaign import Campaign
+from tailwise.campaign.service import Campaign
 from tailwise.campaign.state import Settings
-from tailwise.pool.images import LabelledImages
+from tailwise.pools.pool import LabelledImages
 
 CLASSES = ("ash", "beech", "cedar", "elm", "oak")
 PLAN = Plan(images=150, rounds=2, budget=25)

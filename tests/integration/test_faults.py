@@ -24,12 +24,11 @@ from benchmarks.faults.migrating import Migrating
 from benchmarks.faults.sound import compare, events, faults, harmful
 from benchmarks.faults.stage import Stage, stage
 from benchmarks.faults.strikes import Attack, Line, Struck, attack, sums
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.choosing import candidate_images
 from tailwise.campaign.ledger import LEDGER_FILE
 from tailwise.campaign.rounds import Pick, open_round
-from tailwise.web.settings import SHORTEST_TOKEN
-from tailwise.web.token import campaign_token
+from tailwise.campaign.service import Campaign
+from tailwise.web.settings import SHORTEST_TOKEN, campaign_token
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +103,7 @@ def test_an_attack_takes_a_new_campaign_before_its_images_run_out(place: Stage) 
 FULL = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-from tailwise.campaign.campaign import Campaign
+from tailwise.campaign.service import Campaign
 with Campaign.open(sys.argv[1]) as campaign:
     print(campaign.status().labelled)
 """
@@ -120,7 +119,7 @@ def test_a_campaign_on_a_full_disk_can_be_opened(place: Stage) -> None:
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from tailwise.web.token import campaign_token
+from tailwise.web.settings import campaign_token
 left = int(sys.argv[1])
 
 def hook(event, arguments):

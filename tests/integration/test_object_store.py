@@ -19,11 +19,11 @@ import requests
 from moto.server import ThreadedMotoServer
 
 import tailwise
-from tailwise.cli.outcome import run
+from tailwise.cli.output import run
 from tailwise.errors import BadFile, BadProbabilities
-from tailwise.solve import npy_files
-from tailwise.solve.matrices import open_matrix
-from tailwise.solve.stores import shown_place
+from tailwise.matrix import npy as npy_files
+from tailwise.matrix.open import open_matrix
+from tailwise.matrix.stores import shown_place
 
 PROBA = np.random.default_rng(0).dirichlet([4.0, 2.0, 1.0, 0.5, 0.25], size=240).astype(np.float32)
 COUNTS = [9, 5, 3, 2, 1]

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tailwise.campaign.campaign import Campaign
-from tailwise.campaign.formats.found import sha256_of
 from tailwise.campaign.images import list_images
 from tailwise.campaign.scanning import Found, Stamp, examine
+from tailwise.campaign.service import Campaign
 from tailwise.errors import BadFile
-from tailwise.pool.archive import open_members
-from tailwise.pool.listing import list_images as list_pool
-from tailwise.pool.tree import Files
-from tailwise.web.gate import Gate
-from tailwise.web.pictures import Pictures
+from tailwise.formats.copies import sha256_of
+from tailwise.pools.download import open_members
+from tailwise.pools.folder import Files
+from tailwise.pools.folder import list_images as list_pool
+from tailwise.web.images import Pictures
+from tailwise.web.writer import Gate
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailwise.learn import make_learner
-from tailwise.learn.simple_features import simple_features
-from tailwise.scale.shard_store import names_of, read_manifest
+from tailwise.inference.shard_store import names_of, read_manifest
+from tailwise.learners import make_learner
+from tailwise.learners.simple_features import simple_features
 
 from .conftest import NAMES, answer_round, complaint, draw, json_of, process, ran, shown
 
@@ -160,7 +160,7 @@ def test_what_people_do_wrong_is_told_in_a_line(
 @pytest.mark.parametrize("command", [("predict", "photos", "--learner", "learner"), ("bench", "run", "demo-digits")])
 @pytest.mark.usefixtures("learner")
 def test_without_ray_the_extra_is_named_before_any_work(command: tuple[str, ...]) -> None:
-    code = "import sys; sys.modules['ray'] = None; from tailwise.cli.outcome import run; sys.exit(run(sys.argv[1:]))"
+    code = "import sys; sys.modules['ray'] = None; from tailwise.cli.output import run; sys.exit(run(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", code, *command, "--out", "out", "--engine", "ray"], capture_output=True, text=True,
         env={**os.environ, "COLUMNS": "80"},

@@ -14,7 +14,7 @@ import json
 import numpy as np
 import tailwise
 from ray.cluster_utils import Cluster as Machines
-from tailwise.scale.pool import RayHands
+from tailwise.ray.rows import RayHands
 
 proba = np.random.default_rng(0).dirichlet(np.geomspace(0.6, 0.05, 12), size=20_000).astype(np.float32)
 here = tailwise.select(proba, 300, score="entropy", balance=0.8)

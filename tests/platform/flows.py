@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tailwise.campaign.campaign import Campaign
+    from tailwise.campaign.service import Campaign
 
 NAMES = ("aux", "a/b: c?", "Écru")  # a reserved name, forbidden characters, a letter outside ASCII
 EXTRAS = ("mlflow", "numba", "ray", "tensorboard", "torch")  # packages that need not be installed
@@ -128,7 +128,7 @@ def paths_and_strategies() -> None:
 @flow
 def campaign() -> None:
     import tailwise
-    from tailwise.campaign.formats import FORMATS
+    from tailwise.formats import FORMATS
 
     truth = make_photos(Path("photos"))
     with tailwise.Campaign.create("zoo", "photos", NAMES, backbone="simple") as one:
@@ -182,9 +182,9 @@ def damaged_ledger() -> None:
 
 @flow
 def bench() -> None:
-    from tailwise.bench.config import parse_experiment
-    from tailwise.bench.runner import run_experiment, status_of
-    from tailwise.bench.store import Store
+    from tailwise.experiments.config import parse_experiment
+    from tailwise.experiments.runner import run_experiment, status_of
+    from tailwise.experiments.store import Store
 
     tiny = parse_experiment(EXPERIMENT, "test")
     assert run_experiment(tiny, Store(Path("out")), processes=2) == {}
@@ -262,7 +262,7 @@ class Page:
 
 @flow
 def fetching() -> None:
-    from tailwise.pool.fetch import Source, fetch
+    from tailwise.pools.download import Source, fetch
 
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
@@ -281,7 +281,7 @@ def fetching() -> None:
 @flow
 def folder_for_ray() -> None:
     """Made, locked and removed; one that a killed process left is removed by the next."""
-    from tailwise.scale import session_folder as folders
+    from tailwise.ray import cluster as folders
 
     folders._home = Path.cwd
     left = Path(f"{folders.PREFIX}left")
@@ -298,7 +298,7 @@ def older_ledger() -> None:
     """Brought to a newer schema in a copy, which takes the place of the open file."""
     import tailwise
     from tailwise.campaign.ledger import Ledger
-    from tailwise.campaign.migrating import Step, read_steps
+    from tailwise.campaign.migrations import Step, read_steps
 
     make_photos(Path("photos"), each=1)
     tailwise.Campaign.create("zoo", "photos", NAMES).close()
@@ -311,7 +311,7 @@ def older_ledger() -> None:
 @flow
 def learners() -> None:
     """Models that are trained, with checkpoints on the way, kept on the disk, and read again."""
-    from tailwise.learn import make_learner
+    from tailwise.learners import make_learner
 
     pixels = np.random.default_rng(0).integers(0, 255, (24, 8, 8, 3), dtype=np.uint8)
     vectors, labels = pixels.reshape(24, -1).astype(np.float32), np.arange(24) % 3

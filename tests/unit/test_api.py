@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import tailwise
-from tailwise.campaign import campaign as inner
+from tailwise.campaign import service as inner
 from tailwise.errors import BadInput
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from tailwise.cycle import Asking, choose, class_shares, fit, mark, predict
 from tailwise.errors import BadInput
-from tailwise.learn import make_learner
-from tailwise.pool.images import LabelledImages
+from tailwise.learners import make_learner
+from tailwise.pools.pool import LabelledImages
 from tailwise.strategies import make
 
 

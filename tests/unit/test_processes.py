@@ -10,7 +10,7 @@ import pytest
 
 from tailwise.campaign.locks import LOCK_FILE, holder_of, take_lock
 from tailwise.errors import BadFile
-from tailwise.pool.fetch import Source, fetch
+from tailwise.pools.download import Source, fetch
 from tailwise.processes import cores, is_locked, lock_file, unlock_file
 
 HOLD = """

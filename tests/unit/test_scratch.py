@@ -7,9 +7,9 @@ from threading import Barrier
 
 import numpy as np
 
-from tailwise.score.softmax import entropy
-from tailwise.scratch import Scratch
-from tailwise.solve.blocks import widen_for_now, widen_half
+from tailwise.matrix.blocks import widen_for_now, widen_half
+from tailwise.score import entropy
+from tailwise.threads import Scratch
 
 
 def test_threads_do_not_share_it() -> None:

@@ -26,10 +26,10 @@ from selenium.common.exceptions import StaleElementReferenceException, WebDriver
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.remote.webelement import WebElement
 
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.classes import list_classes
 from tailwise.campaign.images import usable_images
 from tailwise.campaign.rounds import Pick, open_round
+from tailwise.campaign.service import Campaign
 from tailwise.web.serve import Options, Serving, running
 
 PATIENCE = 120.0  # seconds until a wait is a failure, on a machine that does much else

@@ -20,11 +20,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.ledger import LEDGER_FILE, Ledger
-from tailwise.web.child import MODULE
+from tailwise.campaign.service import Campaign
+from tailwise.web.jobs import MODULE, PREFIX
 from tailwise.web.serve import Options
-from tailwise.web.workshop import PREFIX
 
 from .api_client import Api, exchange, new_key, reopened, request, serving_api
 from .conftest import PATIENCE, Plan, make_campaign, until

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tailwise.campaign.campaign import Campaign
+from tailwise.campaign.service import Campaign
 from tailwise.errors import BadInput
 from tailwise.web.connections import most_connections
 from tailwise.web.serve import Options

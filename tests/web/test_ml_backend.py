@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tailwise.campaign.campaign import Campaign
-from tailwise.campaign.formats.label_studio import label_config
+from tailwise.campaign.service import Campaign
+from tailwise.formats.label_studio import label_config
 from tailwise.web.serve import Options
 
 from .api_client import Api, reopened, serving_api

@@ -19,14 +19,14 @@ def js(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]
     from threading import Thread
 
     import tailwise
-    from tailwise.web import static_files
+    from tailwise.web import service
 
     root = tmp_path_factory.mktemp("www")
     (root / "static").symlink_to(Path(tailwise.__file__).parent / "web" / "static")
     (root / "index.html").write_text("<!doctype html><title>modules</title>", encoding="utf-8")
 
     class Files(SimpleHTTPRequestHandler):
-        extensions_map: ClassVar = {end: kind.partition(";")[0] for end, kind in static_files.KINDS.items()}
+        extensions_map: ClassVar = {end: kind.partition(";")[0] for end, kind in service.KINDS.items()}
 
         def __init__(self, *values: Any, **named: Any) -> None:  # noqa: ANN401
             super().__init__(*values, directory=str(root), **named)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from tailwise.campaign.campaign import Campaign
+from tailwise.campaign.service import Campaign
 
 if TYPE_CHECKING:
     from .conftest import Page, Site

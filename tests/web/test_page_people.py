@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from selenium.webdriver.common.keys import Keys
 
-from tailwise.campaign.campaign import Campaign
+from tailwise.campaign.service import Campaign
 
 if TYPE_CHECKING:
     from .conftest import Page, Site

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from tailwise.errors import BadInput
-from tailwise.web.guard import DRESS
+from tailwise.web.security import DRESS
 from tailwise.web.serve import Options, run, running
 
 from .api_client import Api, Raw, exchange, new_key, read_answer, reopened, request, serving_api

@@ -21,8 +21,8 @@ from benchmarks.quality.leaderboard.statistics import (
     not_told_apart,
     trials_in,
 )
-from tailwise.report.grid import number
-from tailwise.report.style import BLUE, FAINT, FULL, GREEN, INK, NOTE, ORANGE, ROUND, STYLE, legend_below, new_figure
+from tailwise.report.figures import BLUE, FAINT, FULL, GREEN, INK, NOTE, ORANGE, ROUND, STYLE, legend_below, new_figure
+from tailwise.report.tables import number
 
 Named = Callable[[Method], str]
 GREY = "#7d8791"

@@ -23,7 +23,7 @@ from benchmarks.quality.leaderboard.rows import FILE, RANDOM, CellKey, Method, S
 from benchmarks.quality.leaderboard.statistics import SIGNIFICANT, overall, trials_in
 from tailwise.files import write_whole
 from tailwise.report.figures import write_figure
-from tailwise.report.grid import number
+from tailwise.report.tables import number
 
 MOST_LOSSES = 60  # lines of the table
 ENOUGH_SEEDS = 8

@@ -1,7 +1,7 @@
 """The leaderboard's study, defined once: pools, regimes, methods and seeds; runs what is missing, gives tidy scores.
 
 Every method of a seed begins with the same first set, drawn from the pool by chance. The trials are those of
-`tailwise.bench`: they go on where they were stopped, on any number of processes with one BLAS thread each.
+`tailwise.experiments`: they go on where they were stopped, on any number of processes with one BLAS thread each.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from benchmarks.quality.leaderboard.rows import (
     scores_of,
     settings_text,
 )
-from tailwise.bench.config import Experiment
-from tailwise.bench.pool_record import PoolRecord, identify
-from tailwise.bench.runner import Task, Watcher, on_processes, recorded_trials, run_experiment
-from tailwise.bench.store import Store, is_whole
-from tailwise.bench.trials import Trial, balance_name
 from tailwise.campaign.state import Settings
-from tailwise.cli.bench_show import Lines
+from tailwise.cli.bench_output import Lines
 from tailwise.errors import BadInput, UnknownName
-from tailwise.solve.path import parse_balance
+from tailwise.experiments.config import Experiment
+from tailwise.experiments.runner import Task, Watcher, on_processes, recorded_trials, run_experiment
+from tailwise.experiments.store import PoolRecord, Store, identify, is_whole
+from tailwise.experiments.trials import Trial, balance_name
+from tailwise.solver.path import parse_balance
 from tailwise.strategies import STRATEGIES, make
 
 LONG_ROUNDS = 6  # of the random trials that go on to many more labels

@@ -30,8 +30,8 @@ from benchmarks.quality.leaderboard.statistics import (
     overall,
     trials_in,
 )
-from tailwise.report.grid import DASH, Cell, Grid, markdown, merge_down, number, with_spread
 from tailwise.report.names import BASE_OF
+from tailwise.report.tables import DASH, Cell, Grid, markdown, merge_down, number, with_spread
 
 
 def loss_table(analysis: Analysis, most: int) -> tuple[str, int]:

@@ -16,12 +16,12 @@ from .choosing import Pending, candidate_images, pending_answers
 from .classes import list_classes
 from .curve import Curve, CurveGain, Measure, learning_curve, round_moments
 from .features import embed
+from .labels import HasLedger, labelled_set, ledger_of
 from .ledger import Ledger
 from .models import train, with_features
-from .past import HasLedger, labelled_set, ledger_of
+from .names import many
 from .rounds import list_rounds
 from .state import read_settings
-from .wording import many
 
 SMALL = 0.01  # a gain in balanced accuracy below this is not worth a round
 CLEAR = 2.0  # standard errors

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ..errors import BadInput
+from .labels import HasLedger, ledger_of
 from .ledger import Ledger
-from .past import HasLedger, ledger_of
 
 Answers = Sequence[Hashable | None]
 OTHER = "other"  # the answer "none of the classes" is a category of its own

@@ -16,17 +16,17 @@ import numpy as np
 from ..cycle import Asking, choose
 from ..errors import BadInput, PoolExhausted
 from ..inputs import whole_number
-from ..learn.calibrated import Calibration
+from ..learners.calibrated import Calibration
 from ..strategies import make
 from ..types import FloatArray, IntArray, Progress, Selection, unheard
 from .cold import choose_cold
 from .features import Embedding, embed
+from .labels import HasLedger, Labelled, labelled_set, ledger_of
 from .ledger import Ledger
 from .models import describe, head_named, new_version, save, train, with_features
-from .past import HasLedger, Labelled, labelled_set, ledger_of
+from .names import many
 from .rounds import COUNTS_IN_ROUND, Pick, Round, current_round, open_round
 from .state import Settings, changed_settings, check_strategy, read_settings
-from .wording import many
 
 # Usable, said of by nobody, nor of an image with the same bytes, and not settled; and not waiting in the open round.
 # With :skipped, also those that were skipped and nothing else.

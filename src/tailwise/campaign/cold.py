@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..blas import one_blas_thread
-from ..learn.features import Float32Array
+from ..learners.linear import Float32Array
 from ..strategies import cold_start, make
+from ..threads import one_blas_thread
 from ..types import Selection
 
 AXES = 64  # on CIFAR-10 features 64 axes give as good a first batch as all 256, to within noise

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..learn.base import Learner
-from ..learn.calibrated import stratified_folds
+from ..learners.calibrated import stratified_folds
+from ..learners.learner import Learner
 from ..types import BoolArray, Float64Array, FloatArray, IntArray, Progress, unheard
 from .features import embed
+from .labels import HasLedger, Labelled, labelled_set, last_event, ledger_of
 from .ledger import Ledger, now
 from .models import head_named, with_features
-from .past import HasLedger, Labelled, labelled_set, last_event, ledger_of
+from .names import many
 from .rounds import Round, list_rounds
 from .state import read_settings
-from .wording import many
 
 FOLDS = 5
 SEED = 0

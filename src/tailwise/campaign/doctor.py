@@ -14,22 +14,22 @@ from pathlib import Path
 from ..errors import BadFile, BadInput, LedgerFault, OlderLedger, TailwiseError, UnknownName
 from ..files import resolved
 from ..inputs import shown
-from ..learn.feature_cache import ShardFault, remove_shard, shard_faults
+from ..learners.feature_cache import ShardFault, remove_shard, shard_faults
 from .features import FOLDER as FEATURES
 from .features import embed
 from .images import ImageRow, folders_in_use, image_row, index, is_as_it_was, list_folders, quarantine
 from .indexing import CHANGED, MISSING, REPLACED, accept_changed, forget, unspoken
+from .labels import HasLedger, ledger_of
 from .leases import MOST_SECONDS, SECOND
 from .ledger import BACKUPS, CURRENT_SCHEMA, DAMAGED, LEDGER_FILE, Ledger, now
 from .locks import LOCK_FILE, holder_of
 from .models import FOLDER as MODELS
 from .models import fault_of, rebuild
-from .past import HasLedger, ledger_of
+from .names import many
 from .rescue import remedy_for
 from .rounds import list_models
 from .scanning import NOT_UNICODE, Stamp, real_path, stamp_of
 from .state import read_settings
-from .wording import many
 
 SEVERITIES = ("error", "warning", "note")
 SHOWN = 3  # names in a sentence

@@ -17,14 +17,14 @@ import numpy as np
 
 from ..errors import BadFile, BadInput
 from ..files import usable
+from ..formats import FORMATS, Format, Kind, Record
 from ..types import Progress, unheard
 from .classes import list_classes
-from .formats import FORMATS, Format, Kind, Record
 from .images import folder_names, list_folders
+from .labels import HasLedger, ledger_of
 from .ledger import Ledger
-from .past import HasLedger, ledger_of
+from .names import many
 from .scanning import real_path
-from .wording import many
 
 # One row per decided image, with the answer that decided it: the settling one, else the last that says the same.
 _DECIDED = """

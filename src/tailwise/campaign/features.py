@@ -18,12 +18,12 @@ from threading import Lock
 
 import numpy as np
 
-from ..blas import one_blas_thread
 from ..errors import BadFile, BadInput
 from ..files import open_regular
-from ..learn.feature_cache import FeatureCache, Features
-from ..pool.decode import fault, read_pixels
-from ..pool.images import InputArray
+from ..learners.feature_cache import FeatureCache, Features
+from ..pools.decode import fault, read_pixels
+from ..pools.pool import InputArray
+from ..threads import one_blas_thread
 from ..types import BoolArray, IntArray, Progress, unheard
 from .images import list_folders, quarantine
 from .indexing import MISSING
@@ -107,7 +107,7 @@ def find_extractor(backbone: str) -> Extractor:
     """The way to make features that a setting names: "auto", "simple", "efficientnet-lite0", "module:factory"."""
     name = chosen_backbone(backbone)
     if name == SIMPLE:
-        from ..learn.simple_features import NAME, SIDE, simple_features
+        from ..learners.simple_features import NAME, SIDE, simple_features
 
         return Extractor(SIMPLE, NAME, SIDE, simple_features, BETTER if backbone == AUTO else "")
     if name != LITE0 and name.count(":") != 1:
@@ -118,11 +118,11 @@ def find_extractor(backbone: str) -> Extractor:
 
 
 def _net_extractor(name: str) -> Extractor:
-    from ..learn.backbone import Backbone
-    from ..learn.need_torch import need_torch
+    from ..learners.backbone import Backbone
+    from ..learners.learner import need_torch
 
     need_torch(f"backbone {name!r}")
-    from ..learn.backbone_nets import feature_net
+    from ..learners.backbone_nets import feature_net
 
     backbone = Backbone(name)
     key = backbone.key()

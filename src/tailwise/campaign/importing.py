@@ -17,15 +17,14 @@ from typing import TypeAlias
 
 from ..errors import BadInput
 from ..files import usable
+from ..formats import FORMATS, Record, guess_format
 from ..types import Progress, unheard
 from .answers import LATEST, Answer, record
 from .classes import add_classes, list_classes
-from .formats import FORMATS, Record, guess_format
+from .images import Matcher, Place
+from .labels import HasLedger, ledger_of
 from .ledger import Ledger
-from .matching import Matcher, Place
-from .names import MOST_CLASS, clean_annotator, clean_name
-from .past import HasLedger, ledger_of
-from .wording import many
+from .names import MOST_CLASS, clean_annotator, clean_name, many
 
 CHUNK = 500  # answers of one transaction
 ANNOTATOR = "import"

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import BadFile
-from ..pool.tree import in_threads
+from ..pools.folder import in_threads
 from ..types import Progress
 from .images import ImageRow, Indexed, find_image, image_row, list_folders
 from .ledger import Ledger, now
+from .names import many
 from .scanning import Examined, Found, Scan, Stamp, examine, real_path, scan, stamp_of
-from .wording import many
 
 BATCH = 500  # images of a transaction
 MISSING = "its file is missing"

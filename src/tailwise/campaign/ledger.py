@@ -18,9 +18,8 @@ from types import TracebackType
 
 from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, OlderLedger, TailwiseError
 from ..files import resolved
-from .identity import Identity
-from .locks import WriterLock, holder_of, take_lock
-from .migrating import (
+from .locks import Identity, WriterLock, holder_of, make_home, take_lock
+from .migrations import (
     BUSY_SECONDS,
     Step,
     back_up,
@@ -35,8 +34,7 @@ from .migrating import (
     prepare_to_write,
     read_steps,
     schema_of,
-)  # fmt: skip
-from .private import make_home
+)
 
 LEDGER_FILE = "campaign.sqlite"
 BACKUPS = "backups"

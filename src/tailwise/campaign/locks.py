@@ -1,4 +1,12 @@
-"""One writing process per campaign: a folder and a purpose in, a lock that the system releases with its process out.
+"""Files and folders that only their owner can read: what people said is nobody else's business.
+
+On Windows the modes mean nothing: a campaign is as private as the folder above it.
+
+Which file a path leads to: device and inode, to notice when the file of an open ledger is deleted or replaced.
+
+SQLite goes on writing to the file that it has opened. Once that has lost its name, what is written there is lost.
+
+One writing process per campaign: a folder and a purpose in, a lock that the system releases with its process out.
 
 The lock is the operating system's, on the file `lock`, so it cannot outlive its process; what is written in the file
 only says who holds it, and why. Readers take no lock: SQLite gives each of them a consistent state.
@@ -10,6 +18,7 @@ import itertools
 import json
 import os
 import socket
+import stat
 import threading
 import time
 from contextlib import suppress
@@ -18,6 +27,57 @@ from pathlib import Path
 
 from ..errors import BadFile, LedgerBusy
 from ..processes import is_locked, lock_file, unlock_file
+
+FILE = 0o600
+FOLDER = 0o700
+
+
+def make_folder(folder: Path) -> None:
+    """Make a private folder; one that is there stays as it is."""
+    folder.mkdir(FOLDER, parents=True, exist_ok=True)
+
+
+def make_home(folder: Path) -> None:
+    """Make the folder of a campaign; one that is there becomes private only if it is empty."""
+    make_folder(folder)
+    if not any(folder.iterdir()):
+        _change(folder, FOLDER)
+
+
+def make_file(path: Path, like: Path | None = None) -> None:
+    """Make an empty private file; where it is to replace another one, with the mode that its owner gave to that."""
+    mode = FILE if like is None or not like.exists() else stat.S_IMODE(like.stat().st_mode)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE))
+    if mode != FILE:
+        _change(path, mode)
+
+
+def _change(path: Path, mode: int) -> None:
+    with suppress(OSError):  # a disk without modes, or the folder of somebody else
+        path.chmod(mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A path and the file that it led to."""
+
+    path: Path
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> Identity | None:
+        """None where there is no file. Never opens it: closing it again would end SQLite's locks."""
+        try:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return cls(path, found.st_dev, found.st_ino)
+
+    def holds(self) -> bool:
+        """Whether the path still leads to this file."""
+        return Identity.of(self.path) == self
+
 
 LOCK_FILE = "lock"
 GLANCE = 0.05  # seconds between two tries

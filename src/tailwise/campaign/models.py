@@ -17,15 +17,14 @@ import numpy as np
 
 from ..cycle import fit
 from ..errors import BadFile, BadInput
-from ..learn import make_learner
-from ..learn.base import Learner, Model
-from ..learn.calibrated import Calibration
-from ..learn.store import SETTINGS_FILE
-from ..pool.images import LabelledImages
+from ..learners import make_learner
+from ..learners.calibrated import Calibration
+from ..learners.learner import SETTINGS_FILE, Learner, Model
+from ..pools.pool import LabelledImages
 from ..types import FloatArray, IntArray, Progress, unheard
 from .features import Embedding, embed
+from .labels import HasLedger, Labelled, labelled_set, ledger_of
 from .ledger import Ledger
-from .past import HasLedger, Labelled, labelled_set, ledger_of
 from .rounds import ModelRow, find_model, list_models
 
 FOLDER = "models"

@@ -16,9 +16,8 @@ from tempfile import TemporaryDirectory
 from ..errors import BadFile
 from ..files import resolved, sync
 from .ledger import BACKUPS, LEDGER_FILE
-from .locks import take_lock
-from .migrating import connect
-from .private import make_file, make_folder
+from .locks import make_file, make_folder, take_lock
+from .migrations import connect
 
 UNREADABLE = (sqlite3.DatabaseError, OSError)
 
@@ -59,7 +58,7 @@ def mend_ledger(folder: str | Path) -> Path:
         with lock.turn:
             new = home / f".{LEDGER_FILE}.part"
             if _written_anew(home, new, sound_backups(home)):
-                return _put_in_place(home, new)
+                return _put_rescued_in_place(home, new)
     finally:
         lock.release()
     return restore_backup(home)
@@ -81,7 +80,7 @@ def restore_backup(folder: str | Path) -> Path:
             new.unlink(missing_ok=True)
             make_file(new, like=home / LEDGER_FILE)
             shutil.copyfile(sound[-1], new)
-            return _put_in_place(home, new)
+            return _put_rescued_in_place(home, new)
     finally:
         lock.release()
 
@@ -145,7 +144,7 @@ def _is_sound(path: Path) -> bool:
         return False
 
 
-def _put_in_place(home: Path, new: Path) -> Path:
+def _put_rescued_in_place(home: Path, new: Path) -> Path:
     """Rename a file to be the ledger; the old one goes to the backups, with what SQLite keeps beside it."""
     ledger = home / LEDGER_FILE
     kept = home / BACKUPS / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.sqlite"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..errors import BadFile
 from ..files import check_open_files, open_regular
-from ..pool.decode import read_header
+from ..pools.decode import read_header
 from .ledger import LEDGER_FILE
 
 SUFFIXES = frozenset({

@@ -114,7 +114,7 @@ def changed_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings
 
 def check_strategy(name: str, balance: str | float) -> None:
     """Reject a strategy or a balance with which no round can be chosen; "none" is λ = 0."""
-    from ..strategies.base import STRATEGIES, check_reads_no_labels, make
+    from ..strategies.strategy import STRATEGIES, check_reads_no_labels, make
 
     given: object = name  # an array would be compared with each name
     if isinstance(given, str) and given in ON_PIXELS:

@@ -8,7 +8,7 @@ import sys
 
 def main() -> int:
     """Run `tailwise` with the arguments of the process; the exit code is the answer."""
-    from .outcome import run
+    from .output import run
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

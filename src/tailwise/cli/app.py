@@ -10,10 +10,9 @@ import typer
 
 from .._version import __version__
 from .bench_app import bench
-from .campaign_app import campaigns
-from .campaign_data_app import campaign_data
+from .campaign import campaign_data, campaigns
+from .output import Request
 from .predict_app import predicting
-from .request import Request
 
 HELP = """Pick the images worth labelling next: informative, class-balanced, with a certificate.
 
@@ -115,7 +114,7 @@ def select(
       tailwise select proba.npy -b 500 --score entropy --balance 'within 5%' --at-least 7=20
       tailwise select s3://bucket/shards --budget 100000 --engine ray
     """
-    from . import commands
+    from . import select as commands
 
     request = Request(
         proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards,
@@ -149,7 +148,7 @@ def path(
 
       tailwise path proba.npy --budget 500 --counts counts.csv --out path.png
     """
-    from . import commands
+    from . import select as commands
 
     request = Request(proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards)
     commands.path(request, lams, out, commands.Form.of(as_json=as_json, quiet=quiet))
@@ -171,7 +170,7 @@ def strategies(as_json: Json = False) -> None:
         scores = [{"name": name, "what": what} for name, what in score_rows()]
         print(json.dumps({"strategies": [asdict(row) for row in strategy_rows()], "scores": scores}))
         return
-    from .show import show_strategies
+    from .select_output import show_strategies
 
     show_strategies()
 
@@ -193,7 +192,7 @@ def demo(
 
       tailwise demo --out tailwise-demo
     """
-    from .demo import run_demo
+    from .bench import run_demo
 
     run_demo(out, seeds, quiet=quiet)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from .bench_commands import Asked
+    from .bench import Asked
+
 
 bench = typer.Typer(help="Compare strategies: run experiments, go on after a crash, report.", no_args_is_help=True)
 
@@ -46,7 +47,7 @@ def run(
       tailwise bench run cifar10-features --data cifar10_features.npz --seeds 0,1
       tailwise bench run cifar10-features --engine ray=10.0.0.5:6379 --out /shared/cifar10
     """
-    from .bench_commands import Tracking, asked, run_bench, tasks_of
+    from .bench import Tracking, asked, run_bench, tasks_of
 
     run_bench(
         asked(source, out, data, seeds, to_run=True), tasks_of(engine, processes), Tracking(tensorboard, mlflow),
@@ -62,7 +63,7 @@ def listed(as_json: Json = False) -> None:
 
       tailwise bench list
     """
-    from .bench_commands import list_presets
+    from .bench import list_presets
 
     list_presets(as_json=as_json)
 
@@ -75,7 +76,7 @@ def show(source: Source) -> None:
 
       tailwise bench show demo-digits > mine.toml
     """
-    from ..bench.config import read_experiment
+    from ..experiments.config import read_experiment
 
     print(read_experiment(source, to_run=False).to_toml(), end="")
 
@@ -88,7 +89,7 @@ def status(source: Source, out: Out = None, data: Data = None, seeds: Seeds = No
 
       tailwise bench status demo-digits
     """
-    from .bench_commands import show_status
+    from .bench import show_status
 
     show_status(_asked(source, out, data, seeds), as_json=as_json)
 
@@ -101,12 +102,12 @@ def report(source: Source, out: Out = None, data: Data = None, seeds: Seeds = No
 
       tailwise bench report demo-digits
     """
-    from .bench_commands import report_bench
+    from .bench import report_bench
 
     report_bench(_asked(source, out, data, seeds), as_json=as_json)
 
 
 def _asked(source: str, out: Path | None, data: Path | None, seeds: str | None) -> Asked:
-    from .bench_commands import asked
+    from .bench import asked
 
     return asked(source, out, data, seeds)

@@ -11,17 +11,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ..campaign.campaign import Campaign
 from ..campaign.classes import add_classes, list_classes
 from ..campaign.images import folders_in_use
 from ..campaign.ledger import LEDGER_FILE
-from ..campaign.migrating import back_up
-from ..campaign.names import MOST_CLASS, clean_name
-from ..campaign.wording import many
+from ..campaign.migrations import back_up
+from ..campaign.names import MOST_CLASS, clean_name, many
+from ..campaign.service import Campaign
 from ..errors import BadFile, BadInput, TailwiseError
-from .campaign_progress import progress_shown
-from .commands import Form
-from .outcome import WrongUsage
+from .output import WrongUsage
+from .select import Form
+from .select_output import progress_shown
 
 if TYPE_CHECKING:
     from ..campaign.images import Indexed
@@ -69,11 +68,11 @@ def run_init(asked: Init, form: Form) -> None:
         else:
             begun = _begin(asked, home, names, report, is_new=is_new)
     if form is Form.JSON:
-        from .campaign_json import begun_json
+        from .data_output import begun_json
 
         print(json.dumps(begun_json(begun, home, dry_run=asked.dry_run)))
     elif form is Form.SUMMARY:
-        from .campaign_show import show_begun
+        from .campaign_output import show_begun
 
         show_begun(begun, asked)
 
@@ -141,7 +140,7 @@ def _check_init(asked: Init, home: Path, names: Sequence[str], *, is_new: bool) 
     for folder in asked.images:
         _check_images(folder, home)
     if asked.labels is not None:
-        from ..campaign.formats import guess_format
+        from ..formats import guess_format
 
         guess_format(asked.labels.expanduser())
     if asked.backbone is not None:
@@ -217,7 +216,7 @@ def _kept_when_interrupted(campaign: Campaign, asked: Init) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if not asked.dry_run:
-            from .campaign_show import command
+            from .campaign_output import command
 
             kept = campaign.status().images
             images = [word for folder in asked.images for word in ("--images", str(folder))]
@@ -235,18 +234,18 @@ def run_next(folder: Path, wishes: Mapping[str, Any], form: Form) -> None:
         with progress_shown(quiet=form is Form.QUIET) as report:
             proposal = next_round(campaign, **wishes, report=report)
         if form is Form.JSON:
-            from .campaign_json import proposal_json
+            from .data_output import proposal_json
 
             print(json.dumps(proposal_json(proposal, campaign), allow_nan=False))
         elif form is Form.SUMMARY:
-            from .campaign_show import show_proposal
+            from .campaign_output import show_proposal
 
             names = {one.id: one.name for one in campaign.classes(retired=True)}
             show_proposal(proposal, names, folder)
 
 
 def _check_balance(balance: str | None) -> None:
-    from ..solve.path import parse_balance
+    from ..solver.path import parse_balance
 
     if balance is None or balance == "none":
         return
@@ -269,13 +268,13 @@ def run_label(folder: Path, options: Mapping[str, Any], form: Form) -> None:
         elif form is Form.QUIET:
             print(serving.link, flush=True)
         else:
-            from .campaign_show import show_serving
+            from .campaign_output import show_serving
 
             show_serving(serving, name, before, host=options["host"])
 
     run(folder_of(folder), Options(**options), tell)
     if form is Form.SUMMARY:
-        from .campaign_show import show_stopped
+        from .campaign_output import show_stopped
 
         with opened(folder) as campaign:
             show_stopped(before, campaign.status(), folder)
@@ -295,7 +294,7 @@ def run_label_rehearsed(folder: Path, options: Mapping[str, Any], form: Form) ->
         facts = {"host": options["host"], "port": options["port"], "overlap": wanted, "new_token": options["new_token"]}
         print(json.dumps({**facts, "dry_run": True}))
     elif form is Form.SUMMARY:
-        from .campaign_show import show_serving_rehearsed
+        from .campaign_output import show_serving_rehearsed
 
         changes = [f"overlap {overlap} → {wanted}, from the next round on"] if wanted != overlap else []
         changes += ["a new token; links that were given out would end"] if options["new_token"] else []
@@ -310,15 +309,15 @@ def run_status(folder: Path, form: Form) -> None:
         status, classes = campaign.status(), campaign.classes(retired=True)
         agreement = annotator_agreement(campaign).alpha
         if form is Form.JSON:
-            from .campaign_json import status_json
+            from .data_output import status_json
 
             print(json.dumps(status_json(campaign, status, agreement)))
         elif form is Form.QUIET:
-            from .campaign_show import status_line
+            from .campaign_output import status_line
 
             print(status_line(status))
         else:
-            from .campaign_show import show_status
+            from .campaign_output import show_status
 
             show_status(campaign.name, status, classes, agreement, folder)
 
@@ -336,6 +335,6 @@ def run_advise(folder: Path, form: Form) -> None:
     elif form is Form.QUIET:
         print(advice.worth_it)
     else:
-        from .campaign_show import show_advice
+        from .campaign_output import show_advice
 
         show_advice(advice, folder)

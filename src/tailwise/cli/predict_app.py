@@ -49,8 +49,8 @@ def predict(
       tailwise predict photos --learner birds --out shards
       tailwise predict train.parquet --learner model --out shards --engine ray --embeddings
     """
-    from .commands import Form
-    from .predict_command import Asked, run_predict
+    from .predict import Asked, run_predict
+    from .select import Form
 
     choices = {
         "shard_size": shard_size, "dtype": dtype, "embeddings": embeddings, "backbone": backbone, "size": size,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..solve.program import silent
+from ..solver.program import silent
 
 PATIENCE = 1.0  # seconds of silence at the start
 EVERY = 5.0  # seconds between plain lines

@@ -11,13 +11,21 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from .curves import curve_figure, gain_figure
-from .distributions import counts_figure, histogram_figure, histogram_seed
+from .curves import counts_figure, curve_figure, gain_figure, histogram_figure, histogram_seed
 from .figures import path_figure
-from .names import PSEUDO, Condition, Method, Study, file_stem, method_order, strategy_shown
-from .published import NOT_THE_PAPERS, published_gain
+from .names import (
+    NOT_THE_PAPERS,
+    PSEUDO,
+    Condition,
+    Method,
+    PoolSweep,
+    Study,
+    file_stem,
+    method_order,
+    published_gain,
+    strategy_shown,
+)
 from .summary import Results, curves, gains
-from .sweeps import PoolSweep
 
 MAIN = ("random", "entropy", "kcenter", "vaal", "bald")
 HISTOGRAM_FACTOR = 0.3  # the imbalance of the paper's Fig. 2 and 3

@@ -21,11 +21,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ..balance.measure import l1_score
 from ..campaign.curve import Curve, CurvePoint, Measure
+from ..targets import l1_score
 from ..types import Float64Array, IntArray
 from .campaign_story import RoundStory, Story
-from .style import FULL, MANY_CLASSES, NOTE, ROUND, STYLE, legend_below, new_figure
+from .figures import FULL, MANY_CLASSES, NOTE, ROUND, STYLE, legend_below, new_figure
 
 MOST_PANELS = 6  # rounds with panels of their own, the last ones
 MOST_NUMBERS = 14  # classes of a confusion matrix with numbers in it

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 from .._version import __version__
 from ..campaign.agreement import Agreement
 from ..campaign.curve import Curve
+from ..campaign.labels import HasLedger, ledger_of
 from ..campaign.ledger import Ledger, now
-from ..campaign.past import HasLedger, ledger_of
-from ..campaign.wording import why_counts_differ
+from ..campaign.names import why_counts_differ
 from ..errors import BadFile
 from ..files import write_whole
 from ..types import Progress, unheard
 from .campaign_story import RoundStory, Story, read_story, stamp
-from .experiment import FIGURE_KINDS, write_table
-from .grid import DASH, Cell, Grid, html, number
+from .experiment import CSS, FIGURE_KINDS, write_table
 from .names import strategy_shown
-from .page import CSS
+from .tables import DASH, Cell, Grid, html, number
 
 if TYPE_CHECKING:
     from .campaign_figures import Plate
+
 
 FOLDER = "report"
 VERDICTS = {"yes": "Yes", "no": "No", "unclear": "Unclear"}
@@ -352,7 +352,7 @@ def _cells(*texts: str) -> tuple[Cell, ...]:
 def _write_plate(plate: Plate, folder: Path) -> Drawn:
     """A plate as .png, .svg and .pdf, and for the page on a dark ground too."""
     from .campaign_figures import DARK, LIGHT
-    from .style import figure_bytes, settle
+    from .figures import figure_bytes, settle
 
     figure = settle(plate.draw(LIGHT))
     made = {kind: figure_bytes(figure, kind) for kind in FIGURE_KINDS}

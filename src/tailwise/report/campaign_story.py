@@ -13,8 +13,8 @@ from ..campaign.advice import Advice, gather, judge
 from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
 from ..campaign.classes import Klass, list_classes
 from ..campaign.curve import Curve
+from ..campaign.labels import HasLedger, ledger_of
 from ..campaign.ledger import Ledger, read_meta
-from ..campaign.past import HasLedger, ledger_of
 from ..campaign.rounds import Round, list_rounds, progress
 from ..campaign.state import Settings, Status, read_settings, read_status
 from ..types import Float64Array, IntArray, Progress, unheard

@@ -1,27 +1,175 @@
-"""The report of an experiment: rows of trials in; an HTML page, figures (png, svg, pdf) and tables (csv, md, tex) out.
+"""The report as one HTML file that needs nothing else: no script, no font, no address outside; all text escaped.
+
+The report of an experiment: rows of trials in; an HTML page, figures (png, svg, pdf) and tables (csv, md, tex) out.
 
 The same input gives the same bytes; each file is whole or absent, and the page is written last.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..bench.results import Row
 from ..errors import BadFile
+from ..experiments.trials import Row
 from ..files import write_whole
-from .findings import chance_sentence, count_sentence, default_findings, gain_findings, saving_findings
+from .findings import KINDS, Finding, chance_sentence, count_sentence, default_findings, gain_findings, saving_findings
 from .gain_tables import gain_rows, random_rows, saving_rows, study_tables
-from .grid import Grid, latex, markdown, tidy_csv
-from .names import Study
-from .page import Page, Picture, render
+from .names import PoolSweep, Study
 from .summary import Results
-from .sweeps import PoolSweep
+from .tables import Grid, html, latex, markdown, tidy_csv
 
 if TYPE_CHECKING:
     from .atlas import Plate
+
+
+CSS = """
+:root { color-scheme: light dark; --ink: #22282f; --soft: #5b6570; --rule: #d9dee4; --ground: #fff; --wash: #f5f7f9;
+  --blue: #0072b2; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ed; --soft: #a3acb6; --rule: #39414a; --ground: #15191e; --wash: #1d2228; --blue: #6cb6e8; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--ground); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
+main { max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.3rem; margin: 2.8rem 0 .6rem; padding-top: 1rem; border-top: 1px solid var(--rule); }
+h3 { font-size: 1.02rem; margin: 1.5rem 0 .3rem; }
+p, ul { margin: .4rem 0; } li { margin: .25rem 0; } ul { padding-left: 1.2rem; }
+.lead, .note, figcaption, nav { color: var(--soft); }
+.where { font-weight: 600; margin: .7rem 0 0; font-size: .95rem; }
+.note, figcaption { font-size: .86rem; }
+nav a { margin-right: 1.1rem; } a { color: var(--blue); }
+.scroll { overflow-x: auto; margin: 1.4rem 0 .4rem; }
+table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; width: 100%; }
+caption { text-align: left; font-weight: 600; padding-bottom: .45rem; }
+th, td { text-align: left; padding: .22rem .6rem .22rem 0; white-space: nowrap; }
+th { font-weight: 500; color: var(--soft); border-bottom: 1px solid var(--ink); }
+th.n, td.n { text-align: right; padding: .22rem 0 .22rem .8rem; }
+tr.group td { border-top: 1px solid var(--rule); }
+tbody tr:first-child td { border-top: 0; }
+figure { margin: 1.8rem 0; break-inside: avoid; }
+figure img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--rule);
+  border-radius: 6px; padding: .6rem; }
+pre { background: var(--wash); border: 1px solid var(--rule); border-radius: 6px; padding: .8rem 1rem; overflow-x: auto;
+  font-size: .82rem; line-height: 1.45; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; } dd { margin: 0; }
+@media print {
+  :root { color-scheme: light; --ink: #000; --soft: #444; --rule: #bbb; --ground: #fff; --wash: #fff; }
+  body { font-size: 10pt; } main { max-width: none; padding: 0; } nav { display: none; }
+  h2, h3, caption { break-after: avoid; } tr, li { break-inside: avoid; }
+  .scroll { overflow: visible; } table { font-size: 7.5pt; } th.n, td.n { padding-left: .35rem; }
+  pre { white-space: pre-wrap; }
+}
+""".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawn plate."""
+
+    title: str
+    caption: str
+    png: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that the page says.
+
+    Attributes
+    ----------
+    facts: size of the experiment, in a line.
+    findings, savings: sentences; `cautions` are what one must know to read them.
+    missing: title of a plate and what it would need.
+    """
+
+    title: str
+    facts: str
+    findings: Sequence[Finding]
+    savings: Sequence[str]
+    cautions: Sequence[str]
+    grids: Sequence[Grid]
+    pictures: Sequence[Picture]
+    missing: Sequence[tuple[str, str]]
+    config: str
+    versions: Mapping[str, str]
+
+
+def render(page: Page) -> str:
+    """The whole page."""
+    no_saving = "There is no Random to compare with, or no level to compare at."
+    sections = [
+        ("findings", "What was found", _findings(page)),
+        ("savings", "Labels saved", _sentences(page.savings, no_saving) + _grids(page, "savings-")),
+        ("gains", "Gains by balance", _grids(page, "gains-")),
+        ("figures", "Figures", _figures(page)),
+        ("measures", "All measures", _grids(page, "accuracy-", "balanced-accuracy-", "tail-accuracy-", "l1-score-")),
+        ("counts", "Expected and true class counts", _grids(page, "counts-")),
+        ("made", "How it was made", _made(page)),
+    ]
+    shown = [(key, name, body) for key, name, body in sections if body]
+    links = "".join(f'<a href="#{key}">{name}</a>' for key, name, _ in shown)
+    bodies = "\n".join(f'<section id="{key}"><h2>{name}</h2>\n{body}\n</section>' for key, name, body in shown)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(page.title)}</title>\n<style>\n{CSS}\n</style>\n</head>\n<body>\n<main>\n"
+        f'<h1>{escape(page.title)}</h1>\n<p class="lead">{escape(page.facts)}</p>\n<nav>{links}</nav>\n'
+        f"{bodies}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _findings(page: Page) -> str:
+    parts = []
+    for kind, heading in KINDS.items():
+        own = [finding for finding in page.findings if finding.kind == kind]
+        parts += [f"<h3>{heading}</h3>"] if own else []
+        for where in dict.fromkeys(finding.where for finding in own):
+            texts = [finding.text for finding in own if finding.where == where]
+            parts.append(f'<p class="where">{escape(where)}</p>\n{_sentences(texts)}')
+    if not parts:
+        parts.append("<p>No strategy ran both with and without balance: there is no gain to speak of.</p>")
+    return "\n".join([*parts, *(f'<p class="note">{escape(text)}</p>' for text in page.cautions)])
+
+
+def _grids(page: Page, *starts: str) -> str:
+    return "\n".join(html(grid) for grid in page.grids if grid.name.startswith(starts))
+
+
+def _sentences(texts: Sequence[str], otherwise: str = "") -> str:
+    if not texts:
+        return f"<p>{escape(otherwise)}</p>" if otherwise else ""
+    return "<ul>\n" + "\n".join(f"<li>{escape(text)}</li>" for text in texts) + "\n</ul>"
+
+
+def _figures(page: Page) -> str:
+    parts = [_figure(number, picture) for number, picture in enumerate(page.pictures, start=1)]
+    if page.missing:
+        lines = [f"{title}: needs {what}." for title, what in page.missing]
+        parts.append(f"<h3>Figures that these results cannot support</h3>\n{_sentences(lines)}")
+    return "\n".join(parts)
+
+
+def _figure(number: int, picture: Picture) -> str:
+    source = base64.b64encode(picture.png).decode()
+    title, caption = escape(picture.title), escape(picture.caption)
+    return (
+        f'<figure><img alt="{title}" src="data:image/png;base64,{source}">'
+        f"<figcaption><strong>{number}. {title}.</strong> {caption}</figcaption></figure>"
+    )
+
+
+def _made(page: Page) -> str:
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in page.versions.items())
+    config = f"<h3>The experiment</h3>\n<pre>{escape(page.config)}</pre>" if page.config.strip() else ""
+    return (f"<dl>{rows}</dl>\n" if rows else "") + config
+
 
 __all__ = ["gain_rows", "random_rows", "saving_rows", "write_report"]
 
@@ -84,7 +232,7 @@ def write_table(grid: Grid, folder: Path) -> None:
 
 def write_plate(plate: Plate, folder: Path) -> Picture:
     """A plate as .png, .svg and .pdf."""
-    from .style import figure_bytes, settle
+    from .figures import figure_bytes, settle
 
     if plate.draw is None:
         raise ValueError(f"{plate.name} is missing and cannot be drawn")

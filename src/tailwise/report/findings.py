@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..strategies.base import DEFAULT
+from ..strategies.strategy import DEFAULT
 from .gain_tables import COMPARED, labels_shown
-from .grid import number, with_spread
 from .names import Condition, Method
 from .summary import CLEAR, Gain, Results, Saving, count_errors, curve, gains, mean_gains, passes_by_chance, savings
+from .tables import number, with_spread
 
 KINDS = {
     "default": "The default strategy against random choice",

@@ -9,10 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from . import summary
-from .grid import DASH, Cell, Grid, merge_down, number, with_spread
-from .names import Condition, Study
-from .published import NOT_THE_PAPERS, Published, data_set, published_gain
+from .names import NOT_THE_PAPERS, Condition, Published, Study, data_set, published_gain
 from .summary import CLEAR, CountError, Curve, Gain, Results, Saving, mean_gains, savings
+from .tables import DASH, Cell, Grid, merge_down, number, with_spread
 
 PAPER_TABLE = {"cifar10": "Table 1", "cifar100": "Table 2", "tinyimagenet": "Table 3"}
 MEASURE_NAMES = {

@@ -1,12 +1,24 @@
-"""What things are called in a report, and in which order they stand: conditions, methods, measures, file names."""
+"""What things are called in a report, and in which order they stand: conditions, methods, measures, file names.
+
+The gains that the paper prints in its tables 1 to 3, and which of our results stand beside them.
+
+A λ sweep with the methods that it is compared to: what Fig. 4 is drawn from.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
 
-from ..bench.results import Row
+import numpy as np
+
+from ..experiments.trials import Row
+from ..strategies.select import PATH_COLUMNS, BalancePath
 
 SHOWN = {
     "random": "Random",
@@ -166,3 +178,108 @@ def file_stem(text: str) -> str:
     'step-0.1-x'
     """
     return re.sub(r"[^a-z0-9.]+", "-", text.lower().replace("..", " ")).strip("-.") or "unnamed"
+
+
+PAPER_NETS = {"cifar10": "resnet18", "cifar100": "resnet18", "tinyimagenet": "resnet101"}
+FIRST_SHARE, SHARE_PER_CYCLE = 0.10, 0.05  # of the original training set
+NOT_THE_PAPERS = "not the paper's setting"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A printed gain, in points, and whether our setting is the one it was measured in."""
+
+    points: float
+    same_setting: bool
+
+
+def published_gain(condition: Condition, method: Method, cycle: int, share: float) -> Published | None:
+    """What the paper prints for this data set, imbalance, method and cycle; None where it prints nothing.
+
+    Features, another net or other budgets are compared all the same, and marked.
+    """
+    if not method.balanced or not is_step(condition):
+        return None
+    points = published_gains().get((data_set(condition.pool), condition.imbalance, f"{method.strategy}-cb", cycle))
+    return None if points is None else Published(points, same_setting(condition, cycle, share))
+
+
+def data_set(pool: str) -> str:
+    """The data set of a pool, as the paper's tables are keyed; features belong to the images they were made of.
+
+    >>> data_set("tiny-imagenet"), data_set("cifar10_features"), data_set("tinyimagenet_features (first 100)")
+    ('tinyimagenet', 'cifar10', 'tinyimagenetfeatures(first100)')
+    """
+    return re.sub(r"[-_ ]", "", re.sub(r"[-_ ]?features$", "", pool.lower()))
+
+
+def same_setting(condition: Condition, cycle: int, share: float) -> bool:
+    """Whether images, net and the share labelled are those of the paper.
+
+    >>> same_setting(Condition("cifar10", "resnet18", "step 0.1", 0.1), 1, 0.15)
+    True
+    >>> same_setting(Condition("cifar10-features", "linear", "step 0.1", 0.1), 1, 0.15)
+    False
+    """
+    images = "features" not in condition.pool.lower()
+    net = re.sub(r"[-_ ]", "", condition.learner.lower())
+    budget = abs(share - FIRST_SHARE - SHARE_PER_CYCLE * cycle) < SHARE_PER_CYCLE / 10
+    return images and budget and net == PAPER_NETS.get(data_set(condition.pool))
+
+
+def is_step(condition: Condition) -> bool:
+    """Whether the pool is balanced or thinned out by a step, as in the paper."""
+    return condition.imbalance == 1 or condition.setting.startswith("step")
+
+
+@cache
+def published_gains() -> dict[tuple[str, float, str, int], float]:
+    """Points by data set, imbalance factor, method and cycle.
+
+    >>> published_gains()["cifar10", 0.1, "entropy-cb", 2]
+    0.86
+    """
+    text = resources.files(__package__).joinpath("published_gains.csv").read_text(encoding="utf-8")
+    found = {}
+    for line in csv.DictReader(text.splitlines()):
+        for cycle in range(1, 5):
+            key = (line["dataset"], float(line["imbalance_factor"]), line["method"], cycle)
+            found[key] = float(line[f"cycle_{cycle}"])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A method without a λ to sweep: a line across each panel."""
+
+    name: str
+    informativeness: float
+    l1: float
+    l1_score: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolSweep:
+    """The sweep on the first model of a pool."""
+
+    pool: str
+    setting: str
+    path: BalancePath
+    references: tuple[Reference, ...] = ()
+
+
+def sweep_of(content: Mapping[str, Any]) -> PoolSweep:
+    """A sweep from plain values: those of `BalancePath.to_dict`, with pool, setting and references.
+
+    >>> numbers = {"lam": [0.0, 1.0], "informativeness": [3.0, 2.0], "l1": [9.0, 1.0], "l1_score": [0.5, 0.1],
+    ...            "gap": [0.0, 0.0], "chosen": 1.0, "pool": "digits", "setting": "step 0.1",
+    ...            "references": {"entropy": {"informativeness": 3.0, "l1": 9.0, "l1_score": 0.5}}}
+    >>> sweep_of(numbers).references
+    (Reference(name='Entropy', informativeness=3.0, l1=9.0, l1_score=0.5),)
+    """
+    columns = {name: np.asarray(content[name], dtype=np.float64) for name in PATH_COLUMNS}
+    compared = content.get("references", {})
+    return PoolSweep(
+        content["pool"], content["setting"], BalancePath(**columns, chosen=float(content["chosen"])),
+        tuple(Reference(strategy_shown(name), **numbers) for name, numbers in compared.items()),
+    )  # fmt: skip

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..bench.results import Row
 from ..errors import BadInput
+from ..experiments.trials import Row
 from .names import Condition, Method, Study, method_order, study_methods
 
 MEASURES = ("accuracy", "adjusted_accuracy", "balanced_accuracy", "tail_accuracy", "l1_score")

@@ -6,27 +6,18 @@
 
 from .badge import Badge
 from .balanced_boundary import BalancedBoundary
-from .bald import Bald
-from .base import DEFAULT, STRATEGIES, WITHOUT_EMBEDDINGS, Strategy, make
 from .boundary import Boundary
 from .coreset import CoreSet
-from .direct import Direct
 from .dropquery import DropQuery
-from .entropy import Entropy
 from .falcun import Falcun
-from .galaxy import Galaxy
+from .galaxy import Direct, Galaxy
+from .herding import MaxHerding, Refine, UHerding
 from .kcenter import KCenter
-from .least_confidence import LeastConfidence
-from .margin import Margin
-from .maxherding import MaxHerding
 from .pcb import Pcb
 from .pseudo_label import PseudoLabel
-from .random import Random
-from .refine import Refine
-from .tcm import Tcm
-from .typiclust import TypiClust, cold_start
-from .uherding import UHerding
-from .vaal import Vaal
+from .strategy import DEFAULT, STRATEGIES, WITHOUT_EMBEDDINGS, Strategy, make
+from .typiclust import Tcm, TypiClust, cold_start
+from .uncertainty import Bald, Entropy, LeastConfidence, Margin, Random, Vaal
 
 __all__ = [
     "DEFAULT",

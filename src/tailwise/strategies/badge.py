@@ -13,16 +13,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blas import one_blas_thread
-from ..solve.blocks import map_blocks, rows_per_block
-from ..solve.imbalance import Imbalance
-from ..solve.path import find_lam
-from ..solve.shards import Column, Rows
+from ..matrix.blocks import map_blocks, rows_per_block
+from ..matrix.shards import Column, Rows
+from ..solver.path import find_lam
+from ..threads import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
-from .base import Base, strategy
 from .kcenter import checked_matrix
-from .sampling import chance_scale, draw, tilted
-from .task import Task
+from .strategy import Base, Imbalance, Task, chance_scale, draw, strategy, tilted
 
 SAME = 1e-5  # of ‖g_i‖² + ‖g_j‖²: less is rounding in float32, and the two are copies
 

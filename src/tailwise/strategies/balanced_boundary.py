@@ -8,18 +8,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..balance.quota import wanted_counts, whole_quotas
 from ..errors import BadInput
 from ..inputs import shown
-from ..score.borders import border_distances
-from ..solve.nearest import copy_keys, earlier
-from ..solve.path import Lam, find_lam, parse_balance
-from ..solve.program import PROVEN
-from ..solve.shards import Column, Rows
-from ..solve.transport import transport
+from ..matrix.nearest import copy_keys, earlier
+from ..matrix.shards import Column, Rows
+from ..score import border_distances
+from ..solver.path import Lam, find_lam, parse_balance
+from ..solver.program import PROVEN
+from ..solver.transport import transport
+from ..targets import wanted_counts, whole_quotas
 from ..types import BoolArray, Float64Array, IntArray, Predictions, Selection, gap_between
-from .base import Base, strategy
-from .task import Task
+from .strategy import Base, Task, strategy
 
 CONFLICTS = ("exact", "class-order")
 FAR = 750.0  # what an infinite distance counts as: float64 allows finite ones up to 745
@@ -32,7 +31,7 @@ REACH = 1.1  # and all rows whose distance is at most so many times that of the 
 class BalancedBoundary(Base):
     """The images nearest to the border of each class, equally many per class; with balance, as many as its target asks.
 
-    Distances are differences of logits, see `score.borders`. Classes that have no probability anywhere get no images;
+    Distances are differences of logits, see `score`. Classes that have no probability anywhere get no images;
     what b/S leaves over goes to the classes with the fewest labels, then to the lowest number. With balance λ quotas
     are (b/S + λ·target) / (1 + λ), rounded by largest remainders: 0 is the published method, large λ the target itself
     (Eq. 4 lowered to the budget: water-filling of the labelled counts). "auto" is 0 where no target is given, as equal
@@ -44,7 +43,7 @@ class BalancedBoundary(Base):
     It reads the pool once or a few times, and costs O(m·C) memory with m candidates, about 2·b + 50·C.
 
     Copies of an image do not fill a batch: of rows with the same probabilities (to about one part in a thousand, see
-    `solve.nearest.copy_keys`) one is picked, the first, as long as there are others, and `bound` holds for all batches
+    `matrix.nearest.copy_keys`) one is picked, the first, as long as there are others, and `bound` holds for all batches
     without copies. Where the pool has fewer different rows than places, each is picked equally often, as far as it has
     copies. `copies=True` is the published method, which takes rows as they come.
     """

@@ -14,11 +14,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..balance.quota import wanted_counts, whole_quotas
 from ..errors import BadInput
 from ..inputs import real_number, whole_number
-from ..score.softmax import balanced_margin, least_confidence
-from ..solve.coverage import (
+from ..matrix.open import Matrix
+from ..matrix.shards import Column, Rows
+from ..matrix.source import scan
+from ..score import balanced_margin, least_confidence
+from ..solver.path import parse_balance
+from ..solver.transport import SparseValues, Transport, sparse_transport
+from ..targets import wanted_counts, whole_quotas
+from ..types import Float64Array, IntArray, Predictions, Selection
+from .coverage import (
     REFERENCES,
     Candidates,
     Coverage,
@@ -30,15 +36,8 @@ from ..solve.coverage import (
     sample_references,
     unit_rows,
 )
-from ..solve.matrices import Matrix
-from ..solve.path import parse_balance
-from ..solve.shards import Column, Rows
-from ..solve.source import scan
-from ..solve.transport import SparseValues, Transport, sparse_transport
-from ..types import Float64Array, IntArray, Predictions, Selection
-from .base import Base, strategy
 from .kcenter import both_matrices
-from .task import Task
+from .strategy import Base, Task, strategy
 
 CHUNKS = 10
 KEPT = 0.5  # a pick whose gain falls below this share because of the others in its chunk is left to the next chunk

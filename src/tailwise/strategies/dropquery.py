@@ -11,18 +11,16 @@ from typing import ClassVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ..blas import one_blas_thread
 from ..errors import BadInput
 from ..inputs import real_number
-from ..solve.imbalance import Imbalance
-from ..solve.path import find_lam
-from ..solve.shards import Column
+from ..matrix.shards import Column
+from ..solver.path import find_lam
+from ..threads import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
-from .bald import checked_passes
-from .base import Base, strategy
 from .kcenter import checked_matrix
-from .task import Task
+from .strategy import Base, Imbalance, Task, strategy
 from .typiclust import cluster
+from .uncertainty import checked_passes
 
 
 @strategy

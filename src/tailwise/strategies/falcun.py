@@ -13,14 +13,11 @@ from typing import ClassVar
 import numpy as np
 
 from ..inputs import real_number
-from ..solve.blocks import map_blocks, rows_per_block
-from ..solve.imbalance import Imbalance
-from ..solve.path import find_lam
-from ..solve.shards import Column, Rows
+from ..matrix.blocks import map_blocks, rows_per_block
+from ..matrix.shards import Column, Rows
+from ..solver.path import find_lam
 from ..types import Float64Array, IntArray, Predictions, Selection
-from .base import Base, strategy
-from .sampling import chance_scale, draw, tilted
-from .task import Task
+from .strategy import Base, Imbalance, Task, chance_scale, draw, strategy, tilted
 
 
 @strategy

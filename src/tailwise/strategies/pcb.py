@@ -10,15 +10,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..balance.target import Ranges
 from ..errors import BadInput
 from ..inputs import shown
-from ..solve.path import find_lam
-from ..solve.score_scale import scale_of, score_spread
-from ..solve.shards import Column
+from ..matrix.shards import Column
+from ..solver.path import find_lam, scale_of, score_spread
+from ..targets import Ranges
 from ..types import Float64Array, IntArray, Predictions, Selection
-from .base import Base, strategy
-from .task import Task
+from .strategy import Base, Task, strategy
 from .typiclust import Visits
 
 PICKS = ("random", "uncertain")

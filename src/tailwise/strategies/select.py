@@ -1,30 +1,39 @@
-"""`tailwise.select`: probabilities in, a certified batch out."""
+"""`tailwise.select`: probabilities in, a certified batch out.
+
+`tailwise.balance_path`: what balance costs, λ by λ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..balance.calibration import softmaxed, trust_in
-from ..balance.target import PerClass, Target
-from ..balance.trust import with_trust
-from ..errors import BadInput
-from ..inputs import class_names, in_row_order, per_class, per_row, real_array, shown
-from ..score.softmax import SCORES, Score
-from ..solve.engines import rows_on
-from ..solve.file_matrix import FileMatrix
-from ..solve.matrices import as_matrix
-from ..solve.path import Balance, Sweep, find_lam, parse_balance, quick_effort
-from ..solve.score_scale import score_scale, spread_of
-from ..solve.shards import Column, Rows
-from ..solve.solver import solve
-from ..solve.source import open_proba
-from ..solve.top_k import TopK
-from ..types import AnyMatrix, Predictions, Proba, Selection
-from .task import Task, make_task
+from ..calibration import softmaxed, trust_in, with_trust
+from ..errors import BadInput, MissingExtra
+from ..inputs import LARGEST_SCORE, class_names, in_row_order, per_class, real_array, shown
+from ..matrix.files import FileMatrix
+from ..matrix.open import as_matrix
+from ..matrix.shards import Column
+from ..matrix.source import open_proba, rows_on
+from ..matrix.top_k import TopK
+from ..solver.path import (
+    Balance,
+    Sweep,
+    paper_grid,
+    paper_lam,
+    quick_effort,
+)
+from ..targets import PerClass, Target, l1_score
+from ..types import AnyMatrix, Float64Array, Predictions, Proba, Selection
+from .strategy import DEFAULT, WITHOUT_EMBEDDINGS, Task, by_cost, make, scored_task
+
+if TYPE_CHECKING:
+    import pandas
+
 
 SPARSE_SCORE = "margin"  # where only the largest probabilities are kept, distances to most borders are unknown
 
@@ -108,8 +117,6 @@ def select(
     asked: dict[str, Any] = {"counts": counts, "target": target, "seed": seed, "report": report}
     solving: dict[str, Any] = {"gap": gap, "time_limit": time_limit}
     if score is None:
-        from .base import DEFAULT, WITHOUT_EMBEDDINGS, make  # that module needs `by_cost`
-
         name = strategy or (WITHOUT_EMBEDDINGS if embeddings is None else DEFAULT)
         maker = make(name, balance=balance, engine=engine, shards=shards, **solving)
         around = labelled_or_none(embeddings, labelled_embeddings, counts)
@@ -136,42 +143,100 @@ def labelled_or_none(embeddings: object, labelled: AnyMatrix | None, counts: obj
     return np.empty((0, as_matrix(embeddings, "embeddings").shape[1]), dtype=np.float32)
 
 
-def scored_task(
-    rows: Rows, budget: int, score: object, **asked: Any,  # noqa: ANN401 - what make_task takes
-) -> tuple[Task, Column, float]:  # fmt: skip
-    """A checked request, its costs 0 − score, and what λ = 1 means relative to entropy."""
-    if isinstance(score, str):
-        task, costs = make_task(rows, budget, score=named_score(score), **asked)
-    else:
-        task, _ = make_task(rows, budget, **asked)
-        costs = rows.hold(0.0 - per_row(score, "score", rows.size))
-    entropy = isinstance(score, str) and score == "entropy"
-    return task, costs, 1.0 if entropy else score_scale(costs, budget)
+@dataclass(frozen=True, slots=True, eq=False)
+class BalancePath:
+    """A sweep over λ; every array is (n,), in the order of λ.
 
-
-def named_score(name: str) -> Score:
-    """A registered score; for a strategy that reads labels while it picks the error says why it cannot be one."""
-    if name not in SCORES:
-        from .base import STRATEGIES, check_reads_no_labels  # that module needs `by_cost`
-
-        if name in STRATEGIES:
-            check_reads_no_labels(name)
-    return SCORES[name]
-
-
-def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method: str) -> Selection:
-    """The program of the paper with u = −score; λ = 0 is the classical top-b.
-
-    `scale` is what λ = 1 means relative to entropy.
+    Attributes
+    ----------
+    lam: the values of λ, ascending, 0 first.
+    informativeness: sum of the scores of the picks.
+    l1: distance of the expected counts from the target.
+    l1_score: L1 score of the labelled set with the expected counts added: 0 = uniform, 1 = one class.
+    gap: certified gap of each batch.
+    chosen: the λ that the paper's rule takes of these; with the default `lams` that of `select(balance="paper")`.
     """
-    program, setting = task.program(costs), parse_balance(balance)
-    # A wish is judged by the very solves that make the batch, so that it holds; the paper's rule needs no such care.
-    by_rule = setting == "paper"
-    sweep = Sweep(program, quick_effort(task.time_limit) if by_rule else task.effort, task.seed, task.report)
-    spread = spread_of(costs, task.budget) if setting == "auto" else None
-    lam = find_lam(balance, sweep.l1_at, program, scale=scale, spread=spread)
-    solution = sweep.found.get(lam.value) if not by_rule else None
-    if solution is None:
-        warm = sweep.nearest_duals(lam.value)
-        solution = solve(program.at(lam.value), task.effort, seed=task.seed, warm=warm, report=task.report)
-    return task.certified(solution, costs, balance=balance, lam=lam, method=method)
+
+    lam: Float64Array
+    informativeness: Float64Array
+    l1: Float64Array
+    l1_score: Float64Array
+    gap: Float64Array
+    chosen: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, ready for JSON."""
+        columns = {name: getattr(self, name).tolist() for name in PATH_COLUMNS}
+        return {**columns, "chosen": self.chosen}
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row per λ."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtra.named("to_frame()", "pandas", "tables") from error
+        return pandas.DataFrame({name: getattr(self, name) for name in PATH_COLUMNS})
+
+
+PATH_COLUMNS = ("lam", "informativeness", "l1", "l1_score", "gap")
+
+
+def balance_path(
+    proba: Proba,
+    budget: int,
+    *,
+    score: str | ArrayLike = "entropy",
+    counts: PerClass = None,
+    target: Target | PerClass = None,
+    lams: Sequence[float] | None = None,
+    seed: int = 0,
+    engine: str = "local",
+    shards: int | None = None,
+    report: Callable[[str], None] | None = None,
+) -> BalancePath:
+    """Sweep λ and measure what each batch gains in balance and pays in informativeness.
+
+    `lams` defaults to 30 steps over (0, 3] for entropy, scaled for other scores; λ = 0 is always added. The other
+    parameters are those of `select`.
+
+    Examples
+    --------
+    >>> proba = np.array([[0.9, 0.1], [0.6, 0.4], [0.55, 0.45], [0.1, 0.9]])
+    >>> path = balance_path(proba, 2, lams=[1.0])
+    >>> path.lam.tolist(), path.l1.round(2).tolist()
+    ([0.0, 1.0], [0.3, 0.3])
+    """
+    with rows_on(open_proba(proba), engine, shards) as rows:
+        task, costs, scale = scored_task(
+            rows, budget, in_row_order(score, proba, "score"), counts=counts, target=target, seed=seed, report=report,
+            names=class_names(proba),
+        )  # fmt: skip
+        return _swept(task, costs, _checked(paper_grid(scale) if lams is None else lams))
+
+
+def _swept(task: Task, costs: Column, values: Float64Array) -> BalancePath:
+    """Solve at every λ, and measure."""
+    program = task.program(costs)
+    sweep = Sweep(program, quick_effort(), task.seed, task.report)
+    chosen = paper_lam(sweep.l1_at, values[values > 0], program)  # first, as each solve starts from those before it
+    solutions = [sweep.at(lam) for lam in values.tolist()]
+    expected = [task.rows.total(solution.indices) for solution in solutions]
+    l1 = np.array([task.ranges.distance(one) for one in expected])
+    return BalancePath(
+        lam=values,
+        informativeness=np.array([-costs.at(solution.indices).sum() for solution in solutions]),
+        l1=l1,
+        l1_score=np.array([l1_score(task.counts + one) for one in expected]),
+        gap=np.array([solution.gap for solution in solutions]),
+        chosen=chosen,
+    )
+
+
+def _checked(lams: object) -> Float64Array:
+    given = real_array(lams, "lams")
+    if given.ndim > 1:
+        raise BadInput(f"lams must be a list of numbers, but has shape {given.shape}")
+    values = given.astype(np.float64).ravel()
+    if not ((values >= 0) & (values <= LARGEST_SCORE)).all():
+        raise BadInput(f"lams must be numbers from 0 to {LARGEST_SCORE:g}, but are {shown(values.tolist())}")
+    return np.unique(np.append(0.0, values))

@@ -1,28 +1,30 @@
 """TypiClust (Hacohen, Dekel and Weinshall 2022): a first batch without labels, the most typical image of each cluster.
 
 Embeddings of the pool, and of the labelled set where there is one, in; a `Selection` out.
+
+TCM (Doucet et al. 2024): TypiClust while labels are few, then margin.
+
+Probabilities and embeddings in, a `Selection` out.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ..balance.target import Ranges
-from ..blas import one_blas_thread
 from ..errors import BadInput
-from ..inputs import MOST_CLASSES, real_array, whole_number
-from ..solve.path import find_lam
-from ..solve.score_scale import scale_of, score_spread
-from ..solve.shards import Column
+from ..inputs import MOST_CLASSES, real_array, real_number, whole_number
+from ..matrix.shards import Column
+from ..solver.path import find_lam, scale_of, score_scale, score_spread
+from ..targets import Ranges
+from ..threads import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
-from .base import Base, strategy
-from .kcenter import both_embeddings
-from .task import Task
+from .kcenter import both_embeddings, both_matrices
+from .strategy import Base, Task, by_cost, strategy
 
 NEIGHBOURS = 20
 SMALLEST = 5  # images of a cluster that may be picked from before the others are used up, as in the paper
@@ -187,3 +189,38 @@ def _distances(ranges: Ranges, counts: Float64Array) -> Float64Array:
     outside = np.maximum(ranges.low - counts, 0) + np.maximum(counts - ranges.high, 0)
     total: Float64Array = outside.sum(axis=1)
     return total
+
+
+@strategy
+@dataclass(frozen=True, kw_only=True)
+class Tcm(Base):
+    """Typical images of clusters without labels while labels are few, then images with a small margin.
+
+    It costs what `typiclust` and `margin` cost. λ as a number weighs typicality at first, and margins later; "auto" and
+    wishes suit both.
+    """
+
+    labels_per_class: float = 2.0
+    """Labels per class, in the mean, from which on margin chooses. Labels are the sum of `counts` or the rows of
+    `labelled_embeddings`, whichever is more."""
+
+    name: ClassVar[str] = "tcm"
+    needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
+    softmax_score: ClassVar[str | None] = "margin"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        real_number(self.labels_per_class, "labels_per_class")
+
+    def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
+        """One of the two, for the whole batch."""
+        labels = max(float(task.counts.sum()), both_matrices(task, predictions)[1].shape[0])
+        classes = task.rows.classes
+        typical = labels < self.labels_per_class * classes
+        task.report(f"tcm: {labels:g} labels for {classes} classes; {'typiclust' if typical else 'margin'} chooses")
+        if typical:
+            chosen = TypiClust(balance=self.balance).choose(task, predictions, costs)
+        else:
+            scale = score_scale(costs, task.budget)
+            chosen = by_cost(task, costs, self.balance, scale=scale, method=self.name)
+        return replace(chosen, method=self.name)

@@ -15,16 +15,17 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..errors import LedgerReplaced, TailwiseError
-from . import ml_backend, routes
-from .desk import CannotWrite, Desk
-from .guard import Guard
+from . import label_studio, routes
+from .errors import Refusal, refusal_of
+from .images import TooManyPictures
 from .jobs import AlreadyRunning, Unfinished
-from .pictures import TooManyPictures
-from .refusal import Refusal, refusal_of
+from .security import Guard
+from .service import CannotWrite, Desk
 from .settings import WebSettings
 
 if TYPE_CHECKING:
-    from ..campaign.campaign import Campaign
+    from ..campaign.service import Campaign
+
 
 TOKEN = APIKeyHeader(name="X-Tailwise-Token", auto_error=False, description="the token in the printed link")
 HTTP_CODES = {404: "unknown", 405: "wrong_method"}
@@ -40,7 +41,7 @@ def make_app(campaign: Campaign, settings: WebSettings) -> FastAPI:
     locked = [Security(TOKEN)] if settings.token is not None else []
     included = [(routes.api, locked), (routes.page, locked)]
     if settings.ml_backend:
-        included += [(ml_backend.router, locked), (ml_backend.pulse, [])]
+        included += [(label_studio.router, locked), (label_studio.pulse, [])]
     for router, dependencies in included:
         app.include_router(router, dependencies=dependencies)
     app.add_exception_handler(TailwiseError, _tailwise_error)

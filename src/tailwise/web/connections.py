@@ -1,4 +1,8 @@
-"""Connections that cannot use up the server: their number is limited, and none may wait for ever.
+"""JSON from strangers: bytes in, a value out, or the reason why not.
+
+Refused are deep nesting, NaN and infinities, numbers too long, lone surrogates, and anything but UTF-8.
+
+Connections that cannot use up the server: their number is limited, and none may wait for ever.
 
 uvicorn limits neither the time that a request's head takes nor the number of connections, and asyncio logs each of
 thousands of failed accepts when file descriptors run out.
@@ -8,17 +12,83 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
+import math
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from .logs import get_log
+from ..errors import BadInput
+from .errors import get_log
 from .settings import Limits
+
+MOST_DEPTH = 32
+# Possessive, and an open string ends with the text: so a body of a million quotes is still scanned once.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_BRACKETS = re.compile(rb"[\[\]{}]")
+
+
+def parse(body: bytes) -> object:
+    r"""The value of a JSON text.
+
+    >>> parse(b'{"seconds": 1.5}')
+    {'seconds': 1.5}
+    >>> parse(b'[NaN]')
+    Traceback (most recent call last):
+    ...
+    tailwise.errors.BadInput: the body contains NaN, which is no JSON; send null or a number
+    """
+    openings = body.count(b"[") + body.count(b"{")
+    if openings > MOST_DEPTH and depth(body) > MOST_DEPTH:  # most bodies have too few brackets to be deep
+        raise BadInput(f"the body is nested more than {MOST_DEPTH} deep; send a flatter one")
+    try:
+        value: object = json.loads(body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+        # A lone surrogate can only be written as an escape; it parses, but no file and no database can hold it.
+        if b"\\u" in body:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except BadInput:
+        raise
+    except UnicodeDecodeError:
+        raise BadInput("the body is not UTF-8; send JSON as UTF-8") from None
+    except UnicodeEncodeError:
+        raise BadInput("the body contains half of a surrogate pair, which is no text; send whole characters") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the body is no JSON: {error}") from None
+    return value
+
+
+def depth(body: bytes) -> int:
+    """How deep arrays and objects are nested, brackets in strings left out; counts no further than one too many.
+
+    >>> depth(b'{"a": [1, "[["]}')
+    2
+    """
+    deepest = level = 0
+    for bracket in _BRACKETS.finditer(_STRING.sub(b"", body)):
+        level += 1 if bracket.group() in b"[{" else -1
+        deepest = max(deepest, level)
+        if deepest > MOST_DEPTH:
+            break
+    return deepest
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise BadInput(f"the body contains {name}, which is no JSON; send null or a number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise BadInput(f"the body contains the number {text[:40]}, which is too large")
+    return value
+
 
 log = get_log(__name__)
 

@@ -1,33 +1,123 @@
-"""Training and choosing in the background, one job at a time: a child process computes, the server's writer writes.
+"""A place where a child process can train and choose: a folder in the campaign's, with a copy of the ledger.
+
+The child writes to the copy; the server, which alone writes to the ledger, takes over what came of it.
+
+A child process that says how far it is: a task in, progress on the way, its result or why it failed out.
+
+Training and choosing in the background, one job at a time: a child process computes, the server's writer writes.
 
 So those who label never wait for a fit, and a job that runs out of memory takes nothing with it.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
 import shutil
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from ..campaign.choosing import candidate_images, pending_answers
 from ..campaign.images import quarantine
-from ..campaign.ledger import Ledger
+from ..campaign.ledger import LEDGER_FILE, Ledger
+from ..campaign.locks import make_folder
 from ..campaign.models import model_folder
 from ..campaign.rounds import ModelRow, Pick, Round, find_model, find_round, open_round, round_picks
 from ..campaign.state import check_strategy, read_settings
 from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
 from ..types import Progress
-from . import wire
-from .child import Child, JobFailed
+from . import schemas
 from .choosing_child import GUESSES
-from .guesses import Guessed, Guesses
-from .logs import get_log
-from .workshop import remove_left_over, workshop
+from .errors import get_log
+from .predictions import Guessed, Guesses
 from .writer import Writer
+
+PREFIX = ".job-"
+
+
+@contextmanager
+def workshop(ledger: Ledger) -> Iterator[Path]:
+    """A folder that is a campaign of its own, removed at the end."""
+    folder = ledger.folder / f"{PREFIX}{secrets.token_hex(8)}"
+    make_folder(folder)
+    try:
+        ledger.back_up("job").replace(folder / LEDGER_FILE)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_left_over(ledger: Ledger) -> int:
+    """Clear away what servers that were killed have left; gives how many places there were."""
+    left = list(ledger.folder.glob(f"{PREFIX}*"))
+    for folder in left:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(left)
+
+
+MODULE = "tailwise.web.choosing_child"
+LAST_WORDS = 300  # of what a child wrote before it died
+
+
+class JobFailed(TailwiseError, RuntimeError):
+    """Training or choosing in the background failed."""
+
+
+class Child:
+    """One process; `stop` may be called from another thread."""
+
+    def __init__(self) -> None:
+        # A file: a pipe that nobody reads would stop the child when it is full.
+        self._errors = TemporaryFile()  # noqa: SIM115 — closed with the process, by `do`
+        # One thread of BLAS: the other core is for those who label.
+        calm = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            text=True, encoding="utf-8", env={**os.environ, **calm},
+        )  # fmt: skip
+
+    def do(self, task: Mapping[str, Any], report: Progress) -> Mapping[str, Any]:
+        """Give the task, pass the progress on, and wait for the result."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process, self._errors:
+            try:
+                process.stdin.write(json.dumps(task) + "\n")
+                process.stdin.flush()
+            except OSError:  # it died at once, which Windows calls an invalid argument; below is said why
+                with suppress(OSError):
+                    process.stdin.close()  # or its end would try to write the rest, and fail for that reason
+            for line in process.stdout:
+                said = json.loads(line)
+                if "result" in said:
+                    result: Mapping[str, Any] = said["result"]
+                    return result
+                if "error" in said:
+                    raise JobFailed(str(said["error"]))
+                report(float(said["share"]), str(said["what"]))
+            raise JobFailed(self._last_words())
+
+    def stop(self) -> None:
+        """End it now, whatever it is doing."""
+        self._process.kill()
+
+    def _last_words(self) -> str:
+        code = self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        why = f"it was ended by signal {-code}; is there enough memory?" if code < 0 else f"it ended with code {code}"
+        return f"the background process failed: {why} {said[-1][:LAST_WORDS] if said else ''}".strip()
+
 
 log = get_log(__name__)
 
@@ -51,22 +141,22 @@ class Jobs:
         self._ledger = ledger
         self._writer = writer
         self._public = public  # what people are shown of a message
-        self._state = wire.Job(state="idle")
+        self._state = schemas.Job(state="idle")
         self._turn = threading.Lock()
         self._closed = False
         self._child: Child | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tailwise-job")
 
-    def now(self) -> wire.Job:
+    def now(self) -> schemas.Job:
         """How far the job is, or how the last one ended."""
         return self._state
 
-    def start(self, asked: wire.Next) -> wire.Job:
+    def start(self, asked: schemas.Next) -> schemas.Job:
         """Begin to choose the next round."""
         with self._turn:
             if self._closed or self._state.state == "running":
                 raise AlreadyRunning("the next round is being chosen already; wait for it")
-            self._state = wire.Job(state="running", what="starting")
+            self._state = schemas.Job(state="running", what="starting")
             self._thread.submit(self._choose, asked)
             return self._state
 
@@ -78,18 +168,18 @@ class Jobs:
                 self._child.stop()
         self._thread.shutdown(cancel_futures=True)
 
-    def _choose(self, asked: wire.Next) -> None:
+    def _choose(self, asked: schemas.Next) -> None:
         try:
             opened = self._chosen(asked)
-            self._state = wire.Job(state="done", share=1.0, what=f"round {opened.id} is open", round=opened.id)
+            self._state = schemas.Job(state="done", share=1.0, what=f"round {opened.id} is open", round=opened.id)
         except (TailwiseError, OSError) as error:  # a full disk is no secret either
             log.warning("choosing the next round failed: %s", error)
-            self._state = wire.Job(state="failed", what=self._state.what, error=self._public(str(error)))
+            self._state = schemas.Job(state="failed", what=self._state.what, error=self._public(str(error)))
         except Exception:
             log.exception("choosing the next round failed")
-            self._state = wire.Job(state="failed", what=self._state.what, error=BROKEN)
+            self._state = schemas.Job(state="failed", what=self._state.what, error=BROKEN)
 
-    def _chosen(self, asked: wire.Next) -> Round:
+    def _chosen(self, asked: schemas.Next) -> Round:
         wishes = asked.model_dump(exclude_none=True)
         with workshop(self._ledger) as folder:
             result = self._run({"folder": str(folder), "choose": wishes}, self._report)
@@ -125,7 +215,7 @@ class Jobs:
             self._child = None
 
     def _report(self, share: float, what: str) -> None:
-        self._state = wire.Job(state="running", share=share, what=what)
+        self._state = schemas.Job(state="running", share=share, what=what)
 
     def _learn(self, folder: Path, version: str | None) -> None:
         if version is not None:
@@ -150,7 +240,7 @@ class Found:
         return cls(chosen, tuple(round_picks(copy, number)), model, tuple((row[0], row[1]) for row in rows))
 
 
-def take_over(ledger: Ledger, found: Found, asked: wire.Next) -> Round:
+def take_over(ledger: Ledger, found: Found, asked: schemas.Next) -> Round:
     """Open the round that a child has chosen; what people have said meanwhile comes first."""
     try:
         with ledger.writing():
@@ -172,7 +262,7 @@ def take_over(ledger: Ledger, found: Found, asked: wire.Next) -> Round:
         raise
 
 
-def check_wishes(ledger: Ledger, asked: wire.Next) -> None:
+def check_wishes(ledger: Ledger, asked: schemas.Next) -> None:
     """Refuse at once what the child would refuse after a while."""
     if asked.strategy is not None or asked.balance is not None:
         usual = read_settings(ledger)

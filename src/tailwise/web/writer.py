@@ -1,4 +1,9 @@
-"""The one thread that writes: pieces of work in, their results out once they are on the disk.
+"""Many readers or the one writer, in turns: neither waits for more than one turn of the other.
+
+For where no log can be written ahead (some network drives): there SQLite makes them wait for each other by sleeping and
+looking again, up to 100 ms at a time; here they are woken.
+
+The one thread that writes: pieces of work in, their results out once they are on the disk.
 
 All that waits when a transaction begins shares it, its one sync of the disk (group commit), and the one call that
 wakes who waits; a piece that fails is taken back alone.
@@ -10,15 +15,69 @@ import asyncio
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from ..campaign.ledger import Ledger
 from ..errors import LedgerBusy
-from .gate import Gate
+
+
+class Gate:
+    """For the threads of one process; other processes are still kept apart by SQLite itself."""
+
+    def __init__(self, *, needed: bool = True) -> None:
+        self._needed = needed  # with a write-ahead log readers and the writer do not wait for each other at all
+        self._changed = threading.Condition()
+        self._reading = 0
+        self._writing = False
+        self._writer_waits = False
+        self._turn = 0  # of the writer; readers that waited through one go before the next
+        self._queue = 0  # readers that wait
+        self._owed = 0  # of them, those that the next write must let in first
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """For reading."""
+        if not self._needed:
+            yield
+            return
+        with self._changed:
+            self._enter()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reading -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """For writing; one thread only."""
+        with self._changed:
+            self._writer_waits = True
+            self._changed.wait_for(lambda: self._reading == 0 and self._owed == 0)
+            self._writer_waits, self._writing = False, True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._writing = False
+                self._turn += 1
+                self._owed = self._queue
+                self._changed.notify_all()
+
+    def _enter(self) -> None:
+        came = self._turn
+        self._queue += 1
+        self._changed.wait_for(lambda: not self._writing and (not self._writer_waits or self._turn > came))
+        self._queue -= 1
+        if self._turn > came and self._owed:
+            self._owed -= 1
+        self._reading += 1
+
 
 MOST_AT_ONCE = 128
 

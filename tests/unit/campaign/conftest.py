@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 from tailwise.campaign.answers import Answer, record
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.classes import add_classes, find_class
 from tailwise.campaign.ledger import LEDGER_FILE, Ledger
 from tailwise.campaign.rounds import current_round, round_picks
-from tailwise.learn.feature_cache import FeatureCache
+from tailwise.campaign.service import Campaign
+from tailwise.learners.feature_cache import FeatureCache
 
 from .image_files import put, shade
 

@@ -22,10 +22,10 @@ from tailwise.campaign.answers import Answer, record, settle
 from tailwise.campaign.choosing import candidate_images, next_round, pending_answers
 from tailwise.campaign.cold import choose_cold
 from tailwise.campaign.features import embed
+from tailwise.campaign.labels import labelled_set
 from tailwise.campaign.leases import lease
 from tailwise.campaign.ledger import Ledger, write_meta
 from tailwise.campaign.models import fault_of, load, predict
-from tailwise.campaign.past import labelled_set
 from tailwise.campaign.rounds import current_round, find_model, list_models, list_rounds, round_picks
 from tailwise.errors import BadInput, PoolExhausted, UnknownName
 
@@ -406,7 +406,7 @@ def test_progress_never_runs_backwards_and_ends_at_one(make_studio: MakeStudio) 
 
 CHILD = """
 import sys
-from tailwise.campaign.campaign import Campaign
+from tailwise.campaign.service import Campaign
 from tailwise.campaign.choosing import next_round
 with Campaign.open(sys.argv[1]) as campaign:
     next_round(campaign, 10, allow_unfinished=True, report=lambda done, what: print(what, flush=True))

@@ -22,9 +22,9 @@ from tailwise.campaign.curve import (
     thinned,
 )
 from tailwise.campaign.features import embed
-from tailwise.campaign.past import labelled_set, labels_at, last_event
-from tailwise.learn import make_learner
-from tailwise.learn.calibrated import stratified_folds
+from tailwise.campaign.labels import labelled_set, labels_at, last_event
+from tailwise.learners import make_learner
+from tailwise.learners.calibrated import stratified_folds
 
 MakeStudio = Callable[..., Any]
 

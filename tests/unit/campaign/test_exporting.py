@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 
 from tailwise.campaign.answers import Answer, record, settle
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.exporting import export, records, shares_of, split_of, write_export
-from tailwise.campaign.formats import FORMATS, Record
 from tailwise.campaign.importing import Imported, Options, import_file, import_records
 from tailwise.campaign.ledger import Ledger
+from tailwise.campaign.service import Campaign
 from tailwise.errors import BadFile, BadInput, UnknownName
+from tailwise.formats import FORMATS, Record
 
 from .conftest import Studio
 

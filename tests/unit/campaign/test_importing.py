@@ -14,7 +14,6 @@ import pytest
 
 from tailwise.campaign.answers import Answer, record, settle, undo
 from tailwise.campaign.classes import add_class, add_classes, list_classes, rename_class, retire_class
-from tailwise.campaign.formats import FORMATS, Record
 from tailwise.campaign.importing import (
     Change,
     Disagreement,
@@ -28,6 +27,7 @@ from tailwise.campaign.importing import (
 )
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadFile, BadInput, UnknownName
+from tailwise.formats import FORMATS, Record
 
 from .conftest import add_images
 

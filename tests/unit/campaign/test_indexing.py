@@ -13,15 +13,7 @@ import pytest
 from PIL import Image
 
 from tailwise.campaign.answers import labels
-from tailwise.campaign.images import (
-    Indexed,
-    find_image,
-    index,
-    is_as_it_was,
-    list_images,
-    path_of,
-    usable_images,
-)
+from tailwise.campaign.images import Indexed, find_image, index, is_as_it_was, list_images, path_of, usable_images
 from tailwise.campaign.indexing import BATCH, CHANGED, MISSING, REPLACED, accept_changed
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tailwise.campaign.campaign import Campaign
-from tailwise.campaign.formats import Record
-from tailwise.campaign.matching import Matcher, Place
+from tailwise.campaign.images import Matcher, Place
+from tailwise.campaign.service import Campaign
+from tailwise.formats import Record
 
 PATHS = ("a/1.png", "b/1.png", "b/deep/2.png", "only.png", "caf\u00e9.png", "x y.png")
 

@@ -16,7 +16,7 @@ from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import checksum_of, fault_of, load, model_folder, newest_model, predict
 from tailwise.campaign.rounds import find_model, list_models
 from tailwise.errors import BadFile, BadInput, UnknownName
-from tailwise.learn import make_learner
+from tailwise.learners import make_learner
 
 MakeStudio = Callable[..., Any]
 

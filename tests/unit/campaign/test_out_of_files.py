@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.images import list_images
+from tailwise.campaign.service import Campaign
 
 from .image_files import put, shade
 
 WORK = """
 import os, resource, sys
 from pathlib import Path
-from tailwise.campaign.campaign import Campaign
+from tailwise.campaign.service import Campaign
 from tailwise.campaign.features import embed
 from tailwise.campaign.images import index
 from tailwise.errors import OutOfFiles

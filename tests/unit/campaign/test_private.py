@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.ledger import BACKUPS, LEDGER_FILE, Ledger, write_meta
-from tailwise.campaign.migrating import Step, read_steps
+from tailwise.campaign.migrations import Step, read_steps
 from tailwise.campaign.rescue import mend_ledger, restore_backup
+from tailwise.campaign.service import Campaign
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
 

@@ -11,7 +11,7 @@ from tailwise.campaign.ledger import Ledger, write_meta
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.campaign.state import Settings, read_settings, read_status, write_settings
 from tailwise.errors import BadFile, BadInput, UnknownName
-from tailwise.strategies.base import DEFAULT
+from tailwise.strategies.strategy import DEFAULT
 
 
 def test_an_empty_campaign_counts_nothing(tmp_path: Path) -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from tailwise.campaign.answers import Answer, record, settle, undo
 from tailwise.campaign.images import quarantine
-from tailwise.campaign.leases import lease, release
+from tailwise.campaign.leases import keep_waiting, lease, release
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round
-from tailwise.campaign.waiting import keep_waiting
 from tailwise.errors import BadInput
 
 from .conftest import add_images

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailwise.cli.outcome import run
+from tailwise.cli.output import run
 
 FILE = """
 name = "mine"
@@ -103,9 +103,9 @@ def test_changed_data_is_noted_by_run_and_report(capsys: pytest.CaptureFixture[s
 def test_results_of_a_version_that_recorded_no_data_are_noted_and_adopted_on_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from tailwise.bench.config import read_experiment
-    from tailwise.bench.store import Store
-    from tailwise.bench.trials import trials_of
+    from tailwise.experiments.config import read_experiment
+    from tailwise.experiments.store import Store
+    from tailwise.experiments.trials import trials_of
 
     data = ("--data", "v1/features.npz")
     before = json.loads(bench(capsys, *RUN, *data, "--json")[0])["gains"]
@@ -129,10 +129,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tailwise.bench.config import parse_experiment
-from tailwise.bench.runner import run_experiment
-from tailwise.bench.store import Store
-from tailwise.pool import POOLS, LabelledImages, Pool
+from tailwise.experiments.config import parse_experiment
+from tailwise.experiments.runner import run_experiment
+from tailwise.experiments.store import Store
+from tailwise.pools import LabelledImages, POOLS, Pool
 
 @POOLS.register("blobs")
 def blobs(path=None):

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tailwise.cli.campaign_commands import class_names, folder_of
-from tailwise.cli.campaign_data import ClassChanges, pair_of, split_shares
-from tailwise.cli.outcome import WrongUsage
+from tailwise.cli.data_commands import ClassChanges, pair_of, split_shares
+from tailwise.cli.output import WrongUsage
 from tailwise.errors import BadFile, BadInput
 
 

@@ -18,7 +18,7 @@ from tailwise.campaign.images import Indexed
 from tailwise.campaign.importing import Change, Disagreement, Imported, UnknownClass, Unmatched
 from tailwise.campaign.rounds import Pick, Round, RoundProgress
 from tailwise.campaign.state import Status
-from tailwise.cli import campaign_data_show, campaign_show
+from tailwise.cli import campaign_output, data_output
 from tailwise.cli.campaign_commands import Begun, Init
 from tailwise.web.serve import Serving
 
@@ -69,41 +69,41 @@ def drawn(thing: RenderableType) -> str:
     ],
 )
 def test_the_commands_that_make_sense_now_are_named(status: Status, verbs: list[str]) -> None:
-    steps = campaign_show.next_steps(status, Path("my zoo"))
+    steps = campaign_output.next_steps(status, Path("my zoo"))
     assert [line for line, _ in steps] == [f"tailwise {verb} 'my zoo'" for verb in verbs]
 
 
 def test_how_to_ask_again_about_what_was_skipped_is_named_once_the_round_is_complete() -> None:
     status = replace(BARE, round=ROUND, progress=DONE, labelled=3, skipped=2)
-    assert campaign_show.next_steps(status, Path("zoo"))[-1] == (
+    assert campaign_output.next_steps(status, Path("zoo"))[-1] == (
         "tailwise next zoo --skipped", "the same, also from the 2 images that were skipped"
     )  # fmt: skip
-    assert len(campaign_show.next_steps(replace(status, progress=HALF), Path("zoo"))) == 1
+    assert len(campaign_output.next_steps(replace(status, progress=HALF), Path("zoo"))) == 1
 
 
 def test_what_waits_on_the_page_is_told_in_one_step() -> None:
     status = replace(BARE, round=ROUND, progress=HALF, conflicts=1)
-    assert campaign_show.next_steps(status, Path("zoo")) == [
+    assert campaign_output.next_steps(status, Path("zoo")) == [
         ("tailwise label zoo", "label the 3 images left in round 2 and settle 1 conflict")
     ]
 
 
 def test_a_status_fits_in_a_line() -> None:
-    assert campaign_show.status_line(BARE) == "0 of 10 images labelled; no round is open yet"
+    assert campaign_output.status_line(BARE) == "0 of 10 images labelled; no round is open yet"
     half = replace(BARE, labelled=1, round=ROUND, progress=HALF)
-    assert campaign_show.status_line(half) == "1 of 10 images labelled; round 2: 1 of 4 answered"
+    assert campaign_output.status_line(half) == "1 of 10 images labelled; round 2: 1 of 4 answered"
 
 
 @pytest.mark.parametrize(("done", "total", "filled"), [(0, 4, 0), (1, 4, 6), (4, 4, 24), (0, 0, 0), (999, 1000, 23)])
 def test_a_gauge_is_full_only_when_all_is_done(done: int, total: int, filled: int) -> None:
-    assert campaign_show.gauge(done, total).plain == "━" * filled + "─" * (24 - filled)
+    assert campaign_output.gauge(done, total).plain == "━" * filled + "─" * (24 - filled)
 
 
 def test_a_path_is_shown_as_seen_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert campaign_show.nearer(tmp_path / "photos") == "photos"
-    assert campaign_show.nearer(tmp_path.parent) == str(tmp_path.parent)
-    assert campaign_show.nearer(Path("photos")) == "photos"
+    assert campaign_output.nearer(tmp_path / "photos") == "photos"
+    assert campaign_output.nearer(tmp_path.parent) == str(tmp_path.parent)
+    assert campaign_output.nearer(Path("photos")) == "photos"
 
 
 # init
@@ -115,7 +115,7 @@ def test_every_fate_of_an_image_has_a_line_with_its_number(words: Callable[[], s
         quarantined=tuple((f"{n}.png", "it is empty") for n in range(12)), passed_over=((".txt", 4), ("", 1)),
     )  # fmt: skip
     begun = Begun(False, ((Path("photos"), found),), ("owl", "kite"), ("kite",), None, BARE)
-    campaign_show.show_begun(begun, Init(Path("zoo")))
+    campaign_output.show_begun(begun, Init(Path("zoo")))
     text = words()
     for line in (
         "Campaign zoo: 10 images, 2 classes", "photos 5 new 3 copies of other images 1,000 known",
@@ -128,7 +128,7 @@ def test_every_fate_of_an_image_has_a_line_with_its_number(words: Callable[[], s
 
 def test_a_dry_run_of_init_says_so_and_proposes_nothing(words: Callable[[], str]) -> None:
     begun = Begun(True, ((Path("photos"), Indexed()),), ("owl",), ("owl",), Imported(added=2, dry_run=True), BARE)
-    campaign_show.show_begun(begun, Init(Path("zoo"), dry_run=True))
+    campaign_output.show_begun(begun, Init(Path("zoo"), dry_run=True))
     text = words()
     assert text.startswith("A dry run: nothing was changed. New campaign zoo")
     assert "0 images" in text
@@ -138,7 +138,7 @@ def test_a_dry_run_of_init_says_so_and_proposes_nothing(words: Callable[[], str]
 
 def test_after_init_an_open_round_is_gone_on_with(words: Callable[[], str]) -> None:
     status = replace(BARE, round=ROUND, progress=HALF, labelled=1)
-    campaign_show.show_begun(Begun(False, (), ("owl",), (), None, status), Init(Path("zoo")))
+    campaign_output.show_begun(Begun(False, (), ("owl",), (), None, status), Init(Path("zoo")))
     assert words().endswith("Next: tailwise label zoo label the 3 images left in round 2")
 
 
@@ -146,7 +146,7 @@ def test_after_init_an_open_round_is_gone_on_with(words: Callable[[], str]) -> N
 
 
 def test_a_round_is_shown_with_its_reasons_and_the_users_own_words(words: Callable[[], str]) -> None:
-    campaign_show.show_proposal(CHOSEN, NAMES, Path("zoo"))
+    campaign_output.show_proposal(CHOSEN, NAMES, Path("zoo"))
     text = words()
     for line in (
         "Round 2: 4 of 8 images", "entropy, λ = 0.25 (auto), learnt from 2 labels",
@@ -162,7 +162,7 @@ def test_a_cold_start_shows_no_counts_and_a_dry_run_no_next_step(words: Callable
         CHOSEN, round=None, cold_start=True, expected_counts=None, target=None, gap=None, status="heuristic",
         unreachable=(), seconds={},
     )  # fmt: skip
-    campaign_show.show_proposal(cold, NAMES, Path("zoo"))
+    campaign_output.show_proposal(cold, NAMES, Path("zoo"))
     text = words()
     assert text.startswith("A dry run, no round was opened: 4 of 8 images, a cold start 0.0 s (all cached)")
     assert "expected" not in text
@@ -170,7 +170,7 @@ def test_a_cold_start_shows_no_counts_and_a_dry_run_no_next_step(words: Callable
 
 
 def test_a_balance_that_is_a_number_is_not_said_twice(words: Callable[[], str]) -> None:
-    campaign_show.show_proposal(replace(CHOSEN, balance="0.25"), NAMES, Path("zoo"))
+    campaign_output.show_proposal(replace(CHOSEN, balance="0.25"), NAMES, Path("zoo"))
     assert "λ = 0.25, learnt" in words()
 
 
@@ -187,7 +187,7 @@ def test_a_balance_that_is_a_number_is_not_said_twice(words: Callable[[], str]) 
 def test_the_phases_of_boundary_are_named_and_so_is_why_counts_differ_from_the_target(
     words: Callable[[], str], status: str, gap: float, lines: tuple[str, ...]
 ) -> None:
-    campaign_show.show_proposal(replace(CHOSEN, strategy="boundary", status=status, gap=gap), NAMES, Path("zoo"))
+    campaign_output.show_proposal(replace(CHOSEN, strategy="boundary", status=status, gap=gap), NAMES, Path("zoo"))
     text = words()
     assert all(line in text for line in lines)
     assert "λ" not in text
@@ -200,7 +200,7 @@ def test_of_many_classes_those_farthest_from_their_target_are_shown(words: Calla
         unreachable=tuple((n, 2.0, 1.0) for n in range(8)),
         target=tuple(1.0 if n < 15 else 2.0 for n in range(size)), why={"counts": [0] * size},
     )  # fmt: skip
-    campaign_show.show_proposal(many, {n: f"class-{n}" for n in range(size)}, Path("zoo"))
+    campaign_output.show_proposal(many, {n: f"class-{n}" for n in range(size)}, Path("zoo"))
     text = words()
     assert re.findall(r"class-(\d+) 0 ", text) == [str(n) for n in range(15, 40)]
     assert "The 25 of 40 classes farthest from their target." in text
@@ -223,7 +223,7 @@ def test_the_link_stands_in_a_line_of_its_own(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     link = "http://127.0.0.1:8765/?token=" + "x" * 60
-    campaign_show.show_serving(Serving(link, "", 8765, token), "zoo", BARE, host=host)
+    campaign_output.show_serving(Serving(link, "", 8765, token), "zoo", BARE, host=host)
     shown = capsys.readouterr().out
     assert f"  {link}\n" in shown  # not broken, so that it can be clicked
     assert line in " ".join(shown.split())
@@ -231,7 +231,7 @@ def test_the_link_stands_in_a_line_of_its_own(
 
 def test_stopping_tells_what_came_meanwhile(words: Callable[[], str]) -> None:
     after = replace(BARE, labelled=2, annotators={"ann": 2, "ben": 1}, round=ROUND, progress=HALF)
-    campaign_show.show_stopped(replace(BARE, annotators={"ann": 1}), after, Path("zoo"))
+    campaign_output.show_stopped(replace(BARE, annotators={"ann": 1}), after, Path("zoo"))
     assert words().startswith("Stopped; 2 answers more than before. 2 images labelled, round 2: 1 of 4 answered.")
 
 
@@ -243,7 +243,7 @@ def test_a_status_shows_images_labels_classes_people_and_agreement(words: Callab
         14, 10, 1, 3, 4, {7: 3, 9: 1}, 1, 2, 1, 2, ROUND, HALF, {"ann": 4, "[red]ben": 5}
     )  # fmt: skip
     classes = [Klass(7, "[bold]owl", 0), Klass(9, "Зебра", 1, retired=True)]
-    campaign_show.show_status("zoo", status, classes, Agreement(0.5, 3, 0.7), Path("zoo"))
+    campaign_output.show_status("zoo", status, classes, Agreement(0.5, 3, 0.7), Path("zoo"))
     text = words()
     for line in (
         "images 10 images, 1 copy, 3 in quarantine", "labelled 4 (40%), 1 none of the classes, 2 skipped, 1 conflict",
@@ -255,13 +255,13 @@ def test_a_status_shows_images_labels_classes_people_and_agreement(words: Callab
 
 def test_an_empty_campaign_has_a_status_too(words: Callable[[], str]) -> None:
     empty = replace(BARE, images=0, usable=0)
-    campaign_show.show_status("zoo", empty, [], Agreement(None, 0, None), Path("zoo"))
+    campaign_output.show_status("zoo", empty, [], Agreement(None, 0, None), Path("zoo"))
     assert "0 images" in words()
 
 
 def test_of_many_classes_those_with_the_fewest_labels_are_shown() -> None:
     classes = [Klass(n, f"class-{n}", n) for n in range(30)]
-    text = drawn(campaign_show.class_table({n: n for n in range(30)}, classes))
+    text = drawn(campaign_output.class_table({n: n for n in range(30)}, classes))
     assert re.findall(r"class-(\d+) ", text) == [str(n) for n in range(25)]
     assert "The 25 of 30 classes with the fewest labels." in " ".join(text.split())
 
@@ -273,7 +273,7 @@ def test_advice_leads_to_the_command_that_follows_from_it(
     worth_it: str, what: str, verb: str | None, words: Callable[[], str]
 ) -> None:
     advice = Advice(worth_it, "[red]Because.", (Evidence(what, worth_it, "so [it] is"),))
-    campaign_show.show_advice(advice, Path("zoo"))
+    campaign_output.show_advice(advice, Path("zoo"))
     text = words()
     assert f"Is another round worth it? {worth_it}. [red]Because." in text
     assert "so [it] is" in text
@@ -290,7 +290,7 @@ def test_all_that_an_import_could_not_take_is_listed_with_what_to_do(words: Call
         changed=(Change("b.png", "ann", "owl", "kite"),), unmatched=(Unmatched("c.png", "no image has that name"),),
         unknown_classes=(UnknownClass("newt", 5, "no class is called so"),),
     )  # fmt: skip
-    campaign_data_show.show_imported(done)
+    data_output.show_imported(done)
     text = words()
     for line in (
         "1 answer added 2 were there already 3 overwritten 4 records without an answer", "1 class added: fox",
@@ -302,14 +302,12 @@ def test_all_that_an_import_could_not_take_is_listed_with_what_to_do(words: Call
 
 
 def test_an_import_of_nothing_says_so(words: Callable[[], str]) -> None:
-    campaign_data_show.show_imported(Imported(dry_run=True))
+    data_output.show_imported(Imported(dry_run=True))
     assert words() == "A dry run: nothing was changed. 0 answers would be added"
 
 
 def test_an_export_names_what_it_left_out(words: Callable[[], str]) -> None:
-    campaign_data_show.show_exported(
-        Exported(Path("out"), "folders", 2, 2, (("x.png", "it is empty"),)), 1, dry_run=True
-    )
+    data_output.show_exported(Exported(Path("out"), "folders", 2, 2, (("x.png", "it is empty"),)), 1, dry_run=True)
     text = words()
     assert "Would write 2 records of 2 images to out (folders)" in text
     assert "note: 1 image on which people differ has no label in it" in text
@@ -318,7 +316,7 @@ def test_an_export_names_what_it_left_out(words: Callable[[], str]) -> None:
 
 def test_findings_are_shown_with_their_severity_and_how_to_mend_them(words: Callable[[], str]) -> None:
     found = [Finding("ledger", "it is [bold]damaged", "error", "go back"), Finding("busy", "held", "note")]
-    campaign_data_show.show_findings(
+    data_output.show_findings(
         found, [Finding("models", "gone", "warning", "make them again")], Path("zoo"), dry_run=False
     )
     text = words()

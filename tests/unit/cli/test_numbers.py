@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailwise.cli.numbers import comma_list, limit_per_class, per_class, read_scores
-from tailwise.cli.outcome import WrongUsage
+from tailwise.cli.output import WrongUsage
+from tailwise.cli.select import comma_list, limit_per_class, per_class, read_scores
 from tailwise.errors import BadFile
 
 

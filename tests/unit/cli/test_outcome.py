@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tailwise import errors
-from tailwise.cli import outcome
+from tailwise.cli import output
 from tailwise.cli.app import app
 
 
@@ -21,7 +21,7 @@ from tailwise.cli.app import app
         (errors.UnknownName("x"), 2),
         (errors.MissingExtra("x"), 5),
         (errors.SolverFailed("x"), 1),
-        (outcome.WrongUsage("x"), 2),
+        (output.WrongUsage("x"), 2),
         (ZeroDivisionError("x"), 1),
         (MemoryError(), 1),
         (KeyboardInterrupt(), 130),
@@ -33,8 +33,8 @@ def test_every_error_has_its_exit_code_and_one_line(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr("tailwise.cli.show.show_strategies", fail)
-    assert outcome.run(["strategies"]) == code
+    monkeypatch.setattr("tailwise.cli.select_output.show_strategies", fail)
+    assert output.run(["strategies"]) == code
     printed = capsys.readouterr()
     assert printed.out == ""
     shown = [line for line in printed.err.splitlines() if line]
@@ -44,31 +44,31 @@ def test_every_error_has_its_exit_code_and_one_line(
 
 def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TAILWISE_DEBUG", "1")
-    assert outcome.run(["select", "absent.npy", "-b", "1"]) == 3
+    assert output.run(["select", "absent.npy", "-b", "1"]) == 3
     assert "Traceback" in capsys.readouterr().err
 
 
 def test_with_json_an_error_is_an_object_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome.run(["select", "absent.npy", "-b", "1", "--json"]) == 3
+    assert output.run(["select", "absent.npy", "-b", "1", "--json"]) == 3
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"error": {"kind": "BadFile", "message": "no file at absent.npy; check the path"}}
     assert printed.err == "tailwise: no file at absent.npy; check the path\n"
 
 
 def test_wrong_usage_points_to_the_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome.run(["select", "proba.npy"]) == 2
+    assert output.run(["select", "proba.npy"]) == 2
     assert capsys.readouterr().err == "tailwise: missing option '--budget' / '-b'\nHelp: tailwise select --help\n"
 
 
 def test_without_arguments_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome.run([]) == 2
+    assert output.run([]) == 2
     printed = capsys.readouterr()
     assert "Exit codes" in printed.out + printed.err
     assert "tailwise: " not in printed.err
 
 
 def test_lone_surrogates_in_a_name_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert outcome.run(["select", "a\udcff.npy", "-b", "1"]) == 3
+    assert output.run(["select", "a\udcff.npy", "-b", "1"]) == 3
     assert "a\\udcff.npy" in capsys.readouterr().err
 
 

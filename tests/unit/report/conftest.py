@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tailwise.balance.measure import l1_score
-from tailwise.bench.results import Row
+from tailwise.experiments.trials import Row
+from tailwise.targets import l1_score
 
 PAPER_METHODS = (
     ("random", "0"), ("entropy", "0"), ("entropy", "auto"), ("kcenter", "0"), ("kcenter", "auto"),

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from tailwise.bench.results import Row
+from tailwise.experiments.trials import Row
 from tailwise.report.curves import COLOURS, GREY, curve_figure, gain_figure
-from tailwise.report.style import figure_bytes
+from tailwise.report.figures import figure_bytes
 from tailwise.report.summary import Results, curve, gains
 
 RowMaker = Callable[..., list[Row]]

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from tailwise.bench.results import Row
-from tailwise.report.distributions import counts_figure, histogram_figure, histogram_seed
+from tailwise.experiments.trials import Row
+from tailwise.report.curves import counts_figure, histogram_figure, histogram_seed
+from tailwise.report.figures import figure_bytes
 from tailwise.report.names import Condition, Method
-from tailwise.report.style import figure_bytes
 from tailwise.report.summary import Results
 
 RowMaker = Callable[..., list[Row]]

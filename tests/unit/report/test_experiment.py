@@ -12,17 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailwise.bench.results import Row
 from tailwise.errors import BadFile
+from tailwise.experiments.trials import Row
 from tailwise.report.atlas import atlas, histogram_condition
 from tailwise.report.experiment import write_report
-from tailwise.report.figures import path_figure
+from tailwise.report.figures import path_figure, settle
 from tailwise.report.findings import chance_sentence, gain_findings, saving_findings
-from tailwise.report.names import file_stem
-from tailwise.report.style import settle
+from tailwise.report.names import PoolSweep, Reference, file_stem, sweep_of
 from tailwise.report.summary import Results
-from tailwise.report.sweeps import PoolSweep, Reference, sweep_of
-from tailwise.strategies.path import BalancePath
+from tailwise.strategies.select import BalancePath
 
 RowMaker = Callable[..., list[Row]]
 SMALL = [("random", "0"), ("entropy", "0"), ("entropy", "auto")]

@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 import tailwise
-from tailwise.report.figures import path_figure, write_figure
-from tailwise.report.style import STYLE
-from tailwise.strategies.path import BalancePath
+from tailwise.report.figures import STYLE, path_figure, write_figure
+from tailwise.strategies.select import BalancePath
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import tailwise
 from tailwise.errors import BadFile, BadInput, MissingExtra
 from tailwise.files import write_whole
-from tailwise.report.files import PICK_SUFFIXES, check_writable, write_picks, write_sweep
+from tailwise.report.tables import PICK_SUFFIXES, check_writable, write_picks, write_sweep
 
 
 @pytest.fixture

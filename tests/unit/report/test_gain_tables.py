@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tailwise.bench.results import Row
+from tailwise.experiments.trials import Row
 from tailwise.report.findings import default_findings
 from tailwise.report.gain_tables import (
     count_table,
@@ -19,8 +19,8 @@ from tailwise.report.gain_tables import (
     saving_shown,
     study_tables,
 )
-from tailwise.report.grid import Cell, Grid, html, latex, markdown, tidy_csv
 from tailwise.report.summary import Results, savings
+from tailwise.report.tables import Cell, Grid, html, latex, markdown, tidy_csv
 
 RowMaker = Callable[..., list[Row]]
 

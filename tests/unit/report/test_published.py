@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailwise.report.names import Condition, Method
-from tailwise.report.published import published_gain, published_gains
+from tailwise.report.names import Condition, Method, published_gain, published_gains
 
 CB = Method("entropy", "auto", "entropy-cb")
 

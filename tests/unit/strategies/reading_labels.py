@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tailwise
-from tailwise.bench.oracle import RecordingOracle
+from tailwise.experiments.trials import RecordingOracle
 
 
 class Case:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tailwise
-from tailwise.solve.shards import Rows
+from tailwise.matrix.shards import Rows
 from tailwise.strategies import make
 from tailwise.strategies.badge import Gradients
 

@@ -12,9 +12,9 @@ from scipy.optimize import linear_sum_assignment
 import tailwise
 from tailwise import Target
 from tailwise.errors import BadInput
-from tailwise.solve.shards import Rows
+from tailwise.matrix.shards import Rows
 from tailwise.strategies import balanced_boundary, make
-from tailwise.strategies.task import make_task
+from tailwise.strategies.strategy import make_task
 
 
 def softmax(seed: int, size: int = 70, classes: int = 5, *, ties: bool = False) -> np.ndarray:

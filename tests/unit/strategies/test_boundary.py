@@ -15,15 +15,14 @@ from scipy.optimize import linear_sum_assignment
 
 import tailwise
 from tailwise.errors import BadInput
-from tailwise.solve import coverage, nearest
-from tailwise.solve.blocks import rows_per_block
-from tailwise.solve.coverage import unit_rows
-from tailwise.solve.engines import rows_on
-from tailwise.solve.source import open_proba
-from tailwise.strategies import boundary, make
+from tailwise.matrix import nearest
+from tailwise.matrix.blocks import rows_per_block
+from tailwise.matrix.source import open_proba, rows_on
+from tailwise.strategies import boundary, coverage, make
 from tailwise.strategies.boundary import Filling, pool_coverage, pool_weights
+from tailwise.strategies.coverage import unit_rows
 from tailwise.strategies.kcenter import both_matrices
-from tailwise.strategies.task import make_task
+from tailwise.strategies.strategy import make_task
 
 
 def make_pool(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import tailwise
-from tailwise.balance.target import Target
 from tailwise.errors import BadInput
 from tailwise.strategies import make
+from tailwise.targets import Target
 
 
 def make_predictions(seed: int, size: int = 30, labelled: int = 4, classes: int = 3) -> tailwise.Predictions:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tailwise.errors import BadInput
-from tailwise.web import doors
+from tailwise.web import security
 from tailwise.web.settings import WebSettings, is_host_name
 
 TOKEN = "t" * 32
@@ -20,7 +20,9 @@ def scope(method: str = "GET", path: str = "/api/state", query: bytes = b"", **h
 
 
 def code(settings: WebSettings, asked: dict[str, Any]) -> str | None:
-    no = doors.refused(asked, settings) or (doors.refused_body(asked, settings) if asked["method"] == "POST" else None)
+    no = security.refused(asked, settings) or (
+        security.refused_body(asked, settings) if asked["method"] == "POST" else None
+    )
     return no.code if no else None
 
 
@@ -67,17 +69,17 @@ def test_a_length_that_is_no_number_is_refused(length: str) -> None:
 
 
 def test_the_link_is_the_front_door_alone() -> None:
-    assert doors.link_token(scope(path="/", query=b"token=abc")) == "abc"
-    assert doors.link_token(scope(path="/", query=b"token=")) == ""
-    assert doors.link_token(scope(path="/api/state", query=b"token=abc")) is None
-    assert doors.link_token(scope("POST", path="/", query=b"token=abc")) is None
-    assert doors.link_token(scope(path="/", query=b"other=abc")) is None
+    assert security.link_token(scope(path="/", query=b"token=abc")) == "abc"
+    assert security.link_token(scope(path="/", query=b"token=")) == ""
+    assert security.link_token(scope(path="/api/state", query=b"token=abc")) is None
+    assert security.link_token(scope("POST", path="/", query=b"token=abc")) is None
+    assert security.link_token(scope(path="/", query=b"other=abc")) is None
 
 
 def test_tokens_are_equal_or_not() -> None:
-    assert doors.same(TOKEN, TOKEN)
+    assert security.same(TOKEN, TOKEN)
     for wrong in ("", TOKEN[:-1], TOKEN + "t", "é", "\udcff"):
-        assert not doors.same(wrong, TOKEN)
+        assert not security.same(wrong, TOKEN)
 
 
 @pytest.mark.parametrize("token", ["", "short", "with space in the middle", "é" * 20, "x" * 201, "a\nb" * 10])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from tailwise.web.gate import Gate
+from tailwise.web.writer import Gate
 
 
 def test_readers_are_inside_together() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tailwise.web.guard import DRESS, Guard, read_body
-from tailwise.web.refusal import Refusal
+from tailwise.web.errors import Refusal
+from tailwise.web.security import DRESS, Guard, read_body
 from tailwise.web.settings import WebSettings
 
 TOKEN = "t" * 32

@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.features import embed
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import model_folder
 from tailwise.campaign.rounds import current_round, list_rounds, round_picks
+from tailwise.campaign.service import Campaign
 from tailwise.errors import BadInput, PoolExhausted, TailwiseError
-from tailwise.web import wire
-from tailwise.web.child import Child, JobFailed
+from tailwise.web import schemas
 from tailwise.web.choosing_child import GUESSES, do
-from tailwise.web.guesses import Guessed
-from tailwise.web.jobs import Found, Unfinished, check_wishes, take_over
-from tailwise.web.workshop import remove_left_over, workshop
+from tailwise.web.jobs import Child, Found, JobFailed, Unfinished, check_wishes, remove_left_over, take_over, workshop
+from tailwise.web.predictions import Guessed
 
 COLOURS = ((220, 40, 40), (40, 220, 40), (40, 40, 220))
 
@@ -54,7 +52,7 @@ def chosen_in(campaign: Campaign, **wishes: object) -> tuple[Found, Guessed | No
 def test_the_round_of_the_copy_is_opened_in_the_ledger(campaign: Campaign) -> None:
     found, guessed = chosen_in(campaign)
     assert list_rounds(campaign.ledger) == []
-    opened = take_over(campaign.ledger, found, wire.Next())
+    opened = take_over(campaign.ledger, found, schemas.Next())
     assert round_picks(campaign.ledger, opened.id) == list(found.picks)
     assert (opened.budget, opened.strategy, opened.why) == (found.round.budget, found.round.strategy, found.round.why)
     assert opened.model_version is not None
@@ -74,7 +72,7 @@ def test_images_that_were_answered_meanwhile_are_left_out(campaign: Campaign) ->
     first, *others = found.picks
     path = campaign.ledger.read("SELECT path FROM image WHERE id = ?", (first.image,))[0][0]
     campaign.label(path, 1)
-    opened = take_over(campaign.ledger, found, wire.Next())
+    opened = take_over(campaign.ledger, found, schemas.Next())
     assert round_picks(campaign.ledger, opened.id) == others
 
 
@@ -83,7 +81,7 @@ def test_when_all_were_answered_meanwhile_nothing_is_opened_and_the_model_is_rem
     for pick in found.picks:
         campaign.label(campaign.ledger.read("SELECT path FROM image WHERE id = ?", (pick.image,))[0][0], 1)
     with pytest.raises(PoolExhausted):
-        take_over(campaign.ledger, found, wire.Next())
+        take_over(campaign.ledger, found, schemas.Next())
     assert list_rounds(campaign.ledger) == []
     assert found.model is not None
     assert not model_folder(campaign.ledger, found.model.version).exists()
@@ -93,7 +91,7 @@ def test_a_round_that_was_opened_meanwhile_stays_open(campaign: Campaign) -> Non
     found, _ = chosen_in(campaign)
     other = campaign.next(4, strategy="random")
     with pytest.raises(Unfinished):
-        take_over(campaign.ledger, found, wire.Next())
+        take_over(campaign.ledger, found, schemas.Next())
     current = current_round(campaign.ledger)
     assert current is not None
     assert current == other.round
@@ -103,7 +101,7 @@ def test_images_that_a_child_cannot_read_go_into_quarantine_here(campaign: Campa
     (tmp_path / "images" / "29.png").write_bytes(b"damaged")
     found, _ = chosen_in(campaign)
     assert campaign.status().quarantined == 0
-    take_over(campaign.ledger, found, wire.Next())
+    take_over(campaign.ledger, found, schemas.Next())
     assert campaign.status().quarantined == 1
     assert campaign.ledger.read("SELECT path FROM image WHERE trouble IS NOT NULL")[0][0] == "29.png"
 
@@ -142,12 +140,12 @@ def test_what_a_killed_server_left_is_removed_without_the_campaigns_files(campai
 )
 def test_wishes_that_cannot_be_are_refused_before_anything_starts(campaign: Campaign, wish: dict[str, object]) -> None:
     with pytest.raises(BadInput):
-        check_wishes(campaign.ledger, wire.Next.model_validate(wish))
+        check_wishes(campaign.ledger, schemas.Next.model_validate(wish))
 
 
 def test_wishes_that_can_be_pass(campaign: Campaign) -> None:
     for wish in ({}, {"strategy": "random"}, {"balance": "none"}, {"balance": "auto"}, {"balance": 2, "budget": 3}):
-        check_wishes(campaign.ledger, wire.Next.model_validate(wish))
+        check_wishes(campaign.ledger, schemas.Next.model_validate(wish))
 
 
 def test_a_child_that_was_killed_before_it_had_its_task_is_named_with_the_signal(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tailwise.campaign.campaign import Campaign
 from tailwise.campaign.images import list_images, quarantine
+from tailwise.campaign.service import Campaign
 from tailwise.errors import BadFile, UnknownName
-from tailwise.web import pictures
-from tailwise.web.gate import Gate
-from tailwise.web.pictures import ByteCache, Picture, Pictures, TooManyPictures, seal_of, seals_of
+from tailwise.web import images as pictures
+from tailwise.web.images import ByteCache, Picture, Pictures, TooManyPictures, seal_of, seals_of
+from tailwise.web.writer import Gate
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12), st.booleans()), max_size=60))

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from tailwise.campaign.campaign import Campaign
+from tailwise.campaign.service import Campaign
 from tailwise.errors import BadFile, BadInput
 from tailwise.web.app import make_app
 from tailwise.web.serve import Options, Serving, running

@@ -17,13 +17,12 @@ from tailwise.campaign.classes import add_classes
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.errors import BadFile, BadInput, LedgerBusy, NewerLedger, PoolExhausted, UnknownName
-from tailwise.web import label_control, static_files, tallies
-from tailwise.web.guesses import Guessed, Guesses
-from tailwise.web.label_control import Control, Controls, read_control
-from tailwise.web.refusal import Refusal, refusal_of
-from tailwise.web.sight import Glimpse
+from tailwise.web import label_studio_schemas, service, tallies
+from tailwise.web.errors import Refusal, refusal_of
+from tailwise.web.label_studio_schemas import Control, Controls, read_control
+from tailwise.web.predictions import Glimpse, Guessed, Guesses
+from tailwise.web.settings import campaign_token
 from tailwise.web.tallies import Ask, Tallies
-from tailwise.web.token import campaign_token
 from tailwise.web.views import key_of
 
 # The token.
@@ -65,15 +64,15 @@ def test_every_file_of_a_known_kind_is_loaded_by_its_name(tmp_path: Path) -> Non
     (tmp_path / "index.html").write_text("<p>")
     (tmp_path / "notes.py").write_text("secret")
     (tmp_path / ".hidden").write_text("secret")
-    found = static_files.load(tmp_path)
+    found = service.load(tmp_path)
     assert set(found) == {"js/main.js", "index.html"}
     assert found["js/main.js"].kind == "text/javascript; charset=utf-8"
     assert found["js/main.js"].etag != found["index.html"].etag
 
 
 def test_the_page_is_there_and_without_it_nothing_breaks(tmp_path: Path) -> None:
-    assert static_files.PAGE in static_files.load()
-    assert static_files.load(tmp_path / "none") == {}
+    assert service.PAGE in service.load()
+    assert service.load(tmp_path / "none") == {}
 
 
 # Errors on the wire.
@@ -289,7 +288,7 @@ def test_a_message_without_a_configuration_is_read_by_the_last_one_of_its_projec
 
 
 def test_configurations_of_very_many_projects_are_read_but_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_control, "MOST_PROJECTS", 2)
+    monkeypatch.setattr(label_studio_schemas, "MOST_PROJECTS", 2)
     known = Controls()
     for number in range(3):
         assert known.learn(number, with_alias("o")).shown("o") == "owl"

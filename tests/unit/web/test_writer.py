@@ -11,8 +11,7 @@ import pytest
 
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadInput, LedgerBusy
-from tailwise.web.gate import Gate
-from tailwise.web.writer import Writer
+from tailwise.web.writer import Gate, Writer
 
 
 @pytest.fixture

@@ -1,0 +1,198 @@
+"""Brings the file of a ledger to a schema: numbered SQL steps applied to a copy, which is checked and put in its place.
+
+Whoever calls holds the campaign's lock. A crash at any moment leaves the old file or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from ..errors import BadFile, LedgerBusy
+from ..files import sync
+from .locks import make_file, make_folder
+
+FOLDER = Path(__file__).with_name("migrations")
+APPLICATION = int.from_bytes(b"TLWS", "big")
+OLDEST_SQLITE = (3, 37, 0)  # the first with STRICT tables
+BUSY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From schema number - 1 to schema number."""
+
+    number: int
+    sql: str
+
+
+def read_steps(folder: Path = FOLDER) -> tuple[Step, ...]:
+    """Every step, ascending."""
+    return tuple(Step(int(path.stem), path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.sql")))
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection that begins and ends its transactions itself; mode is "ro", "rw" or "rwc"."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise BadFile(
+            f"a campaign needs SQLite 3.37 or later; this Python has {sqlite3.sqlite_version}: take a newer one"
+        )
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False, cached_statements=256
+    )
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def prepare_to_write(connection: sqlite3.Connection) -> None:
+    """A commit is on the disk when it returns; rows point at rows that exist."""
+    leave_log(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA cache_size = -32000")  # kB: a large import stays in memory until its commit
+
+
+def keep_log(connection: sqlite3.Connection) -> bool:
+    """Commit to a log beside the file from now on; False where the file system or somebody who reads forbids it.
+
+    Readers and the writer then do not wait for each other, and a commit waits for one sync of the disk, not three.
+    """
+    return _change_journal(connection, "wal")
+
+
+def leave_log(connection: sqlite3.Connection) -> bool:
+    """Bring a log into the one file and go without it; where somebody reads, or the disk is full, it stays: False."""
+    return _change_journal(connection, "truncate")
+
+
+def empty_log(connection: sqlite3.Connection) -> None:
+    """Bring a log into the file that the connection has open, and leave nothing in it."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+def log_of(path: Path) -> Path:
+    """Where SQLite writes a log ahead: next to the file itself, also where the path is a link."""
+    final = path.resolve()
+    return final.with_name(f"{final.name}-wal")
+
+
+def _change_journal(connection: sqlite3.Connection, mode: str) -> bool:
+    try:
+        return bool(connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0] == mode)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL):
+            raise
+        return False
+
+
+def schema_of(connection: sqlite3.Connection) -> int:
+    """The number of the last step that was taken."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def is_ledger(connection: sqlite3.Connection) -> bool:
+    """Whether the file was made by Tailwise."""
+    return bool(connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION)
+
+
+def make_new(path: Path, steps: Sequence[Step], meta: dict[str, str]) -> None:
+    """A new ledger: made beside its place, then renamed into it."""
+    beside = _beside(path)
+    with closing(connect(beside, "rwc")) as connection:
+        prepare_to_write(connection)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        _take(connection, steps)
+        connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", meta.items())
+    _put_in_place(beside, path)
+
+
+def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
+    """Bring an older ledger to the newest schema; gives the path of the copy that was kept of the old one."""
+    with closing(connect(path, "rw")) as old:
+        if not leave_log(old):  # what is in a log would be played into the new file
+            raise LedgerBusy(f"cannot bring {path} to the newest schema while somebody reads it; try again")
+        if schema_of(old) == 0:  # no ledger is made so: another program has set the number
+            raise BadFile(
+                f"{path} says that it has schema 0, which no Tailwise has written; it is as it was: ask an expert"
+            )
+        kept = back_up(old, backups, f"before-schema-{steps[-1].number}")
+        beside = _beside(path)
+        try:
+            with closing(connect(beside, "rwc")) as new:
+                _copy_and_step(old, new, steps)
+                _check(old, new, path)
+        except BaseException:
+            _remove(beside)
+            raise
+    _put_in_place(beside, path)
+    return kept
+
+
+def _copy_and_step(old: sqlite3.Connection, new: sqlite3.Connection, steps: Sequence[Step]) -> None:
+    old.backup(new)
+    prepare_to_write(new)
+    new.execute("PRAGMA foreign_keys = OFF")  # a step may have to rebuild a table; checked at the end
+    _take(new, [step for step in steps if step.number > schema_of(old)])
+
+
+def back_up(connection: sqlite3.Connection, folder: Path, why: str) -> Path:
+    """A whole copy of an open ledger in a folder, named by the time and the reason."""
+    make_folder(folder)
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    final = folder / f"campaign-{stamp}-{why}.sqlite"
+    beside = _beside(final)
+    with closing(connect(beside, "rwc")) as copy:
+        connection.backup(copy)
+        leave_log(copy)  # it is a copy of that setting, too
+    _put_in_place(beside, final)
+    return final
+
+
+def _beside(path: Path) -> Path:
+    """An empty file to become another one when it is whole; what a crash left in its place is removed."""
+    beside = path.with_name(f".{path.name}.part")
+    _remove(beside)
+    make_file(beside, like=path)
+    return beside
+
+
+def _remove(beside: Path) -> None:
+    for left in (beside, _journal(beside)):
+        left.unlink(missing_ok=True)
+
+
+def _take(connection: sqlite3.Connection, steps: Sequence[Step]) -> None:
+    for step in steps:
+        connection.executescript(f"BEGIN;\n{step.sql}\nPRAGMA user_version = {step.number};\nCOMMIT;")
+
+
+def _check(old: sqlite3.Connection, new: sqlite3.Connection, path: Path) -> None:
+    faults = [row[0] for row in new.execute("PRAGMA integrity_check(3)") if row[0] != "ok"]
+    faults += [f"{row[0]} has a row that points nowhere" for row in new.execute("PRAGMA foreign_key_check")][:3]
+    before, after = (c.execute("SELECT count(*) FROM event").fetchone()[0] for c in (old, new))
+    if before != after:
+        faults.append(f"it has {after} events, not {before}")
+    if faults:
+        raise BadFile(
+            f"cannot bring {path} to the newest schema: {'; '.join(faults)}. It is as it was; keep a copy of it"
+        )
+
+
+def _put_in_place(beside: Path, final: Path) -> None:
+    """Sync and rename; the journal of the file that was there is empty, as its lock is held and it was read."""
+    _journal(beside).unlink(missing_ok=True)  # empty, since the connection was closed
+    sync(beside)
+    beside.replace(final)
+    sync(final.parent)
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-journal")

@@ -1,0 +1,390 @@
+"""A campaign as one object: every verb that people and programs use, each a call of the module that does it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ..errors import BadFile, BadInput
+from ..files import resolved, usable
+from ..inputs import listed
+from ..registry import check_settings
+from ..types import Progress, unheard
+from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
+from .classes import Klass, add_class, add_classes, find_class, list_classes, rename_class, restore_class, retire_class
+from .images import Indexed, folders_in_use, index, locate
+from .ledger import BACKUPS, LEDGER_FILE, PURPOSE, Ledger
+from .migrations import BUSY_SECONDS, back_up
+from .names import MOST_CLASS, clean_name
+from .rounds import Round, asked_last, list_rounds
+from .state import Settings, Status, changed_settings, read_settings, read_status, write_settings
+
+if TYPE_CHECKING:
+    from ..web.serve import Serving
+    from .advice import Advice
+    from .agreement import AnnotatorAgreement
+    from .choosing import Proposal
+    from .curve import Curve
+    from .doctor import Finding
+    from .importing import Imported
+
+
+class Campaign:
+    """Label a folder of images, round after round, and lose nothing; make one with `create` or `open`.
+
+    >>> import tailwise
+    >>> from tempfile import mkdtemp
+    >>> from PIL import Image
+    >>> photos = Path(mkdtemp())
+    >>> for shade in (10, 200):
+    ...     Image.new("L", (8, 8), shade).save(photos / f"{shade}.png")
+    >>> with tailwise.Campaign.create(Path(mkdtemp()) / "birds", photos, ["owl", "kite"]) as campaign:
+    ...     _ = campaign.label("10.png", "owl")
+    ...     campaign.labels()
+    {'10.png': 'owl'}
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    @classmethod
+    def create(
+        cls, folder: str | Path, images: str | Path | Sequence[str | Path], classes: Sequence[str] = (), *,
+        labels: str | Path | None = None, report: Progress = unheard, purpose: str = PURPOSE,
+        **settings: Any,  # noqa: ANN401 - whatever a setting holds; checked
+    ) -> Self:  # fmt: skip
+        """Make a campaign's folder, index the images where they lie, and import labels that are there already.
+
+        The images are read and never touched. Without classes, those of the labels are taken. `settings` are those
+        of `tailwise.campaign.state.Settings`.
+
+        >>> Campaign.create("birds", "no-such-folder", ["owl"])
+        Traceback (most recent call last):
+        tailwise.errors.BadFile: no folder at ...no-such-folder; name the folder of your images
+        """
+        home = resolved(folder)
+        roots = _image_folders(images, home)
+        classes = _checked_classes(classes)
+        changed_settings(Settings(), settings)
+        ledger = Ledger.create(home, purpose=purpose)
+        try:
+            campaign = cls(ledger)
+            with ledger.writing():
+                write_settings(ledger, **settings)
+                add_classes(ledger, classes)
+            for root in roots:
+                campaign.index(root, report=report)
+            if labels is not None:
+                campaign.import_labels(labels, report=report, create_classes=not classes)
+        except BaseException:
+            ledger.close()
+            raise
+        return campaign
+
+    @classmethod
+    def open(
+        cls, folder: str | Path, *, read_only: bool = False, purpose: str = PURPOSE, wait: float = BUSY_SECONDS
+    ) -> Self:
+        """Open a campaign; for writing, which one process does at a time, or for reading alone.
+
+        >>> Campaign.open("no-such-folder")
+        Traceback (most recent call last):
+        tailwise.errors.BadFile: no campaign in ...no-such-folder; make one with `tailwise init`, or name its folder
+        """
+        return cls(Ledger.open(folder, read_only=read_only, purpose=purpose, wait=wait))
+
+    def close(self) -> None:
+        """Let other processes write; all that was said is on the disk already."""
+        self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Campaign({str(self.folder)!r})"
+
+    @property
+    def folder(self) -> Path:
+        """The campaign's folder."""
+        return self.ledger.folder
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.settings.name or self.folder.name
+
+    @property
+    def settings(self) -> Settings:
+        """What it does where it is not told otherwise."""
+        return read_settings(self.ledger)
+
+    def configure(self, **changes: Any) -> Settings:  # noqa: ANN401 - whatever a setting holds; checked
+        """Change settings, for instance `campaign.configure(budget=200, overlap=2)`."""
+        return write_settings(self.ledger, **changes)
+
+    def index(
+        self, images: str | Path | None = None, *, dry_run: bool = False, report: Progress = unheard
+    ) -> Indexed:  # fmt: skip
+        """Bring the ledger up to date with a folder of images; without one, with all that it knows.
+
+        For instance `campaign.index()` after adding files, or `campaign.index("more-photos")`; with `dry_run`, only
+        say what would be found.
+        """
+        roots = folders_in_use(self.ledger) if images is None else _image_folders(images, self.folder)
+        if not dry_run:
+            return _summed([index(self.ledger, root, report) for root in roots])
+        found: list[Indexed] = []
+        with suppress(_TakenBackError), self.ledger.writing():
+            found += [index(self.ledger, root, report) for root in roots]
+            raise _TakenBackError
+        return _summed(found)
+
+    def status(self) -> Status:
+        """How it stands, for instance `campaign.status().labelled`."""
+        return read_status(self.ledger)
+
+    def label(
+        self,
+        image: str | Path,
+        cls: str | int | None,
+        *,
+        annotator: str = "me",
+        key: str | None = None,
+        source: str = "api",
+    ) -> Recorded:
+        """Say what an image shows: `campaign.label("10.png", "owl")`; None for none of the classes.
+
+        The image is named by its path or its key. On return the answer is on the disk, with the last round that asked
+        for the image and its model.
+        """
+        class_id = self._class_in_use(cls)
+        kind = "other" if class_id is None else "label"
+        return self._say(image, kind, class_id, annotator=annotator, key=key, source=source)
+
+    def skip(
+        self, image: str | Path, *, annotator: str = "me", key: str | None = None, source: str = "api"
+    ) -> Recorded:  # fmt: skip
+        """Leave an image to others: `campaign.skip("10.png")`; no answer, and its annotator is not asked again."""
+        return self._say(image, "skip", None, annotator=annotator, key=key, source=source)
+
+    def _say(
+        self, image: str | Path, kind: str, class_id: int | None, *, annotator: str, key: str | None, source: str
+    ) -> Recorded:  # fmt: skip
+        row = locate(self.ledger, image)
+        asked = asked_last(self.ledger, row.key)
+        round_id, version = (None, None) if asked is None else (asked.round_id, asked.model_version)
+        mark = uuid.uuid4().hex if key is None else key
+        answer = Answer(mark, row.id, annotator, kind, class_id, None, round_id, version, source)
+        return record(self.ledger, [answer])[0]
+
+    def _class_in_use(self, cls: str | int | None) -> int | None:
+        klass = None if cls is None else find_class(self.ledger, cls)
+        if klass is not None and klass.retired:
+            raise BadInput(f"the class {klass.name!r} is retired; restore it, or take another")
+        return None if klass is None else klass.id
+
+    def undo(self, annotator: str = "me", *, key: str | None = None) -> Undone | None:
+        """Take back the last answer of a person, or the answer or decision with a key; None where there is none."""
+        return undo(self.ledger, uuid.uuid4().hex, annotator, undoes_key=key)
+
+    def conflicts(self) -> list[Conflict]:
+        """The images that people see differently: `[one.image for one in campaign.conflicts()]`."""
+        return conflicts(self.ledger)
+
+    def settle(
+        self, image: str | Path, cls: str | int | None, *, annotator: str = "me", key: str | None = None
+    ) -> Recorded:  # fmt: skip
+        """Decide an image that people see differently: `campaign.settle("10.png", "owl")`; None is none of the classes.
+
+        The answers stay beside the decision, and the last decision counts.
+        """
+        row = locate(self.ledger, image)
+        if not is_answered(self.ledger, row.id):
+            raise BadInput(f"asked to settle {row.path}, which nobody has answered; label it instead")
+        number = self._class_in_use(cls)
+        return settle(self.ledger, key=key or uuid.uuid4().hex, image=row.id, annotator=annotator, class_id=number)
+
+    def agreement(self, round_id: int | None = None) -> AnnotatorAgreement:
+        """How far people agree, over all or over one round: `campaign.agreement().alpha.value`."""
+        from .agreement import annotator_agreement
+
+        return annotator_agreement(self, round_id)
+
+    def labels(self) -> dict[str, str]:
+        """Decided images with their classes, by path: `{"10.png": "owl"}`; with two folders, by whole path."""
+        rows = self.ledger.read(
+            "SELECT f.path AS folder, i.path, c.name FROM current_label AS l JOIN image AS i ON i.id = l.image_id "
+            "JOIN folder AS f ON f.id = i.folder_id JOIN class AS c ON c.id = l.class_id ORDER BY i.id"
+        )
+        whole = self.ledger.read("SELECT count(DISTINCT folder_id) FROM image")[0][0] > 1
+        return {str(Path(row["folder"], row["path"])) if whole else row["path"]: row["name"] for row in rows}
+
+    def rounds(self) -> list[Round]:
+        """All rounds, the first one first: `campaign.rounds()[-1].strategy`."""
+        return list_rounds(self.ledger)
+
+    def classes(self, *, retired: bool = False) -> list[Klass]:
+        """The classes in their order, for instance `[one.name for one in campaign.classes()]`."""
+        return list_classes(self.ledger, retired=retired)
+
+    def add_class(self, name: str) -> Klass:
+        """Add a class behind the others: `campaign.add_class("heron")`."""
+        return add_class(self.ledger, name)
+
+    def rename_class(self, name: str | int, new: str) -> Klass:
+        """Give a class another name, and its labels with it: `campaign.rename_class("kite", "red kite")`."""
+        return rename_class(self.ledger, name, new)
+
+    def retire_class(self, name: str | int) -> Klass:
+        """Offer a class no more; its labels are kept: `campaign.retire_class("kite")`."""
+        return retire_class(self.ledger, name)
+
+    def restore_class(self, name: str | int) -> Klass:
+        """Bring a retired class back, with its labels: `campaign.restore_class("kite")`."""
+        return restore_class(self.ledger, name)
+
+    def backup(self, out: str | Path | None = None, *, dry_run: bool = False) -> Path:
+        """Copy the ledger, whole, into the folder's backups, and give the path: `campaign.backup()`.
+
+        `out` is another folder, or a file that is not there yet. With `dry_run` nothing is written, and the path is the
+        file, or the folder that would hold it.
+        """
+        place = self.folder / BACKUPS if out is None else usable(out)
+        if out is not None and place.exists() and not place.is_dir():
+            raise BadFile(f"{place} is there already; name a file that is not, or a folder")
+        if dry_run:
+            return place
+        if out is None:
+            return self.ledger.back_up()
+        with self.ledger.reading() as connection:
+            made = back_up(connection, place if place.is_dir() else place.parent, "asked")
+        return made if place.is_dir() else made.replace(place)
+
+    def next(
+        self, budget: int | None = None, *, strategy: str | None = None, balance: str | float | None = None,
+        calibration: str | None = None, seed: int | None = None, overlap: int | None = None, dry_run: bool = False,
+        allow_unfinished: bool = False, skipped: bool = False, report: Progress = unheard,
+    ) -> Proposal:  # fmt: skip
+        """Train on what is labelled and open the next round: `campaign.next(100)`; with `dry_run`, only propose it.
+
+        What is not given is taken from the settings; the seed is the number of the round. With `allow_unfinished`,
+        though the last round has images left; with `skipped`, also of images that people have skipped.
+        """
+        from .choosing import next_round
+
+        return next_round(
+            self, budget, strategy=strategy, balance=balance, calibration=calibration, seed=seed, overlap=overlap,
+            dry_run=dry_run, allow_unfinished=allow_unfinished, skipped=skipped, report=report,
+        )  # fmt: skip
+
+    def import_labels(
+        self, path: str | Path, *, format: str | None = None, annotator: str = "import", dry_run: bool = False,
+        report: Progress = unheard, **options: Any,  # noqa: ANN401 - those of `importing.import_file`
+    ) -> Imported:  # fmt: skip
+        """Read labels that were made elsewhere: `campaign.import_labels("labels.csv")`; told apart by its content."""
+        from .importing import import_file
+
+        return import_file(self, path, format=format, annotator=annotator, dry_run=dry_run, report=report, **options)
+
+    def export(
+        self, out: str | Path, *, format: str | None = None, dry_run: bool = False, report: Progress = unheard,
+        **options: Any,  # noqa: ANN401 - those of `exporting.export`
+    ) -> Path:  # fmt: skip
+        """Write the labels for other programs: `campaign.export("labels.csv")`; gives where they are."""
+        from .exporting import export
+
+        return export(self, out, format=format, dry_run=dry_run, report=report, **options)
+
+    def doctor(self, mend: Sequence[str] = (), *, dry_run: bool = False) -> list[Finding]:
+        """Look for faults, `campaign.doctor()`, or mend those that are named; gives what is found then.
+
+        With `dry_run` nothing is mended, and what would be is given.
+        """
+        from . import doctor
+
+        mend = listed(mend, "mend", "a list of names of faults")
+        if dry_run and mend:
+            return doctor.mendable(self, mend)
+        return doctor.mend(self, mend) if mend else doctor.examine(self)
+
+    def advise(self) -> Advice:
+        """Whether another round is worth it, `campaign.advise().worth_it`, with the evidence."""
+        from .advice import advise
+
+        return advise(self)
+
+    def learning_curve(self, *, report: Progress = unheard) -> Curve:
+        """How good the model was after each round, by cross-validation: `campaign.learning_curve().points`."""
+        from .curve import learning_curve
+
+        return learning_curve(self, report=report)
+
+    def report(self, out: str | Path | None = None, *, dry_run: bool = False, report: Progress = unheard) -> Path:
+        """Write a page with figures and tables, and give its path: `campaign.report()`; with `dry_run`, the path alone.
+
+        It is written into the campaign's folder, or into the one that `out` names.
+        """
+        from ..report.campaign_page import campaign_report_place, write_campaign_report
+
+        return campaign_report_place(self, out) if dry_run else write_campaign_report(self, out, report=report)
+
+    def serve(self, **options: Any) -> AbstractContextManager[Serving]:  # noqa: ANN401 - those of `web.serve.Options`
+        """Serve the labelling page while a block runs: `with campaign.serve() as page: print(page.link); input()`.
+
+        `options` are those of `tailwise label`: `host`, `port`, `blind`, `overlap` and the other fields of
+        `tailwise.web.serve.Options`. The block may use the campaign, too; the page ends with it.
+        """
+        from ..web.serve import Options, running
+
+        check_settings("the labelling page", options, [one.name for one in fields(Options)])
+        return running(self, Options(**options))
+
+
+class _TakenBackError(Exception):
+    """Ends a transaction of which nothing is to be kept."""
+
+
+def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> list[Path]:
+    """The folders of images, each there and none of them the campaign's own."""
+    several = not isinstance(images, str | os.PathLike)
+    named: list[Any] = listed(images, "images", "the folder of your images, or a list of such") if several else [images]
+    roots = [resolved(one) for one in named]
+    for root in roots:
+        if not root.is_dir():
+            raise BadFile(f"no folder at {root}; name the folder of your images")
+        if root == home or (root / LEDGER_FILE).exists():
+            raise BadInput(
+                f"{root} is to be a campaign and holds the images; put the campaign into a folder of its own"
+            )
+    return roots
+
+
+def _checked_classes(classes: Sequence[str]) -> list[str]:
+    """Before anything is made; a list, as an iterator could be gone through only once."""
+    names, seen = listed(classes, "the classes", "a list of names"), set[str]()
+    for name in names:
+        cleaned = clean_name("class", name, MOST_CLASS)
+        if cleaned.casefold() in seen:
+            raise BadInput(f"the class {cleaned!r} is named twice; names must differ by more than their case")
+        seen.add(cleaned.casefold())
+    return names
+
+
+def _summed(parts: Sequence[Indexed]) -> Indexed:
+    return Indexed(
+        sum(part.added for part in parts), sum(part.known for part in parts), sum(part.moved for part in parts),
+        tuple(path for part in parts for path in part.changed), tuple(path for part in parts for path in part.missing),
+        sum(part.duplicates for part in parts), tuple(bad for part in parts for bad in part.quarantined),
+        tuple(other for part in parts for other in part.passed_over),
+    )  # fmt: skip

@@ -1,0 +1,250 @@
+"""What an experiment is: a TOML file, read into frozen, checked objects in which every default can be seen.
+
+A file or the name of a preset in, an `Experiment` out; `to_toml` writes it back, defaults included.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+
+from ..errors import BadFile, BadInput, UnknownName
+from ..files import is_file, no_file
+from ..inputs import shown
+from ..learners import LEARNERS, make_learner
+from ..learners.vaal import VaalSettings
+from ..pools import POOLS
+from ..registry import Registry, check_settings
+from ..solver.path import parse_balance
+from ..strategies import make
+from ..strategies.strategy import DEFAULT, Strategy
+from ..targets import Target
+
+Scalar = bool | int | float | str
+Setting = Scalar | list[Scalar]
+
+
+class Part(BaseModel):
+    """A section of the file: unknown keys are refused, nothing changes once it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PoolPart(Part):
+    """Which images."""
+
+    name: str
+    path: str = ""
+    """Where its files are, relative to where the command runs; empty: where the pool looks by itself."""
+    settings: dict[str, Setting] = {}
+
+
+class ImbalancePart(Part):
+    """How the pool is made long-tailed."""
+
+    profile: Literal["step", "exponential"] = "step"
+    factors: tuple[float, ...] = (1.0, 0.3, 0.1)
+    """Imbalance factors, one setting each; 1 is balanced."""
+    tail: Literal["last", "random"] | tuple[int, ...] = "last"
+
+
+class StartPart(Part):
+    """The first labelled set."""
+
+    initial: int = Field(gt=0)
+    draw: Literal["uniform", "pool"] = "uniform"
+    """uniform: as many of every class (the paper); pool: at random from the long-tailed pool (what really happens)."""
+
+
+class LearnerPart(Part):
+    """What is trained, from scratch, in each cycle."""
+
+    name: str = "linear"
+    settings: dict[str, Setting | dict[str, Setting]] = {}
+
+
+class CalibrationPart(Part):
+    """How probabilities are corrected before the batch is balanced by them; the paper's presets say "none"."""
+
+    kind: Literal["none", "temperature", "prior", "both"] = "temperature"
+    folds: int = Field(default=5, ge=2)
+
+
+class StrategyPart(Part):
+    """A strategy, once for each balance."""
+
+    name: str
+    balance: tuple[float | str, ...] = (0.0,)
+    settings: dict[str, Setting] = {}
+
+    @field_validator("balance", mode="before")
+    @classmethod
+    def _listed(cls, balance: object) -> object:
+        return balance if isinstance(balance, list | tuple) else [balance]
+
+
+USUAL = (
+    StrategyPart(name="random"),
+    StrategyPart(name="margin"),
+    StrategyPart(name="entropy", balance=(0.0, "auto")),
+    StrategyPart(name=DEFAULT, balance=("auto",)),
+)
+
+
+class Experiment(Part):
+    """All of it."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    about: str = ""
+    pool: PoolPart
+    imbalance: ImbalancePart = ImbalancePart()
+    start: StartPart
+    budget: int = Field(gt=0)
+    """Labels per cycle."""
+    cycles: int = Field(default=4, ge=1)
+    """Batches that are chosen; cycle 0 is the model on the first labelled set."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    learner: LearnerPart = LearnerPart()
+    calibration: CalibrationPart = CalibrationPart()
+    lam: Literal["first", "every"] = "first"
+    """Where the balance is a rule or a wish: find λ in the first cycle and keep it (the paper), or in every one."""
+    target: Literal["uniform", "paper"] = "uniform"
+    """What is balanced: all classes equally; "paper" is Eq. 4 as printed, which may ask for more than the budget."""
+    passes: int = Field(default=10, ge=1)
+    """Dropout passes, for the strategies that need them."""
+    strategies: tuple[StrategyPart, ...] = Field(default=USUAL, min_length=1)
+    """The default strategy with those that it should beat, unless the file names others."""
+    vaal: dict[str, Setting] = {}
+    """Settings of VAAL's nets, for the strategies that need them."""
+
+    @property
+    def wanted(self) -> Target:
+        """The target."""
+        return Target.paper() if self.target == "paper" else Target.uniform()
+
+    @property
+    def vaal_settings(self) -> VaalSettings:
+        """Those of the file, checked."""
+        settings: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in self.vaal.items()
+        }
+        return VaalSettings(**settings)
+
+    def to_toml(self) -> str:
+        """The file that gives this experiment, every default written out."""
+        import tomlkit
+
+        return tomlkit.dumps(self.model_dump(mode="json"))
+
+
+def read_experiment(source: str | Path, *, to_run: bool = True) -> Experiment:
+    """An experiment from a file, or a preset by its name; see `parse_experiment`."""
+    if not isinstance(source, str | os.PathLike):
+        raise BadInput(f"an experiment is a file or the name of a preset, but {shown(source)} was given")
+    path = Path(source)
+    if path.suffix == ".toml" or is_file(path):
+        if not is_file(path):
+            raise BadFile(no_file(path))
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise BadFile(f"{path} cannot be read: {error.strerror or error}") from error
+        return parse_experiment(text, str(path), to_run=to_run)
+    try:
+        return parse_experiment(_presets()[str(source)], f"preset {source}", to_run=to_run)
+    except UnknownName as error:
+        raise UnknownName(f"{error}. A file of your own must end in .toml") from error
+
+
+def presets() -> list[Experiment]:
+    """Every preset that comes with Tailwise, by name."""
+    return [read_experiment(name) for name in _presets()]
+
+
+def parse_experiment(text: str, source: str, *, to_run: bool = True) -> Experiment:
+    """An experiment from TOML, its names and settings checked before anything runs.
+
+    With `to_run=False` pools, learners and strategies need not be known here: they may have been registered in the
+    program that ran the experiment, and a report does not need them.
+    """
+    try:
+        experiment = Experiment.model_validate(tomllib.loads(text))
+    except ValidationError as error:  # which is a ValueError, too
+        raise BadInput(f"{source}: {_first_fault(error)}") from error
+    except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, lists of 5,000 levels
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadFile(f"{source} is not valid TOML: {reason}") from error
+    try:
+        _check_values(experiment)
+        if to_run:
+            _check_names(experiment)
+    except (BadInput, UnknownName) as error:
+        raise BadInput(f"{source}: {error}") from error
+    return experiment
+
+
+def _check_names(experiment: Experiment) -> None:
+    """Make everything that has a name, so that a misspelt setting is found now and not after hours."""
+    _ = POOLS[experiment.pool.name]
+    learner = LEARNERS[experiment.learner.name]
+    _check_types(f"learner {experiment.learner.name!r}", learner, experiment.learner.settings)
+    make_learner(experiment.learner.name, **experiment.learner.settings)
+    check_settings("vaal", experiment.vaal, (field.name for field in fields(VaalSettings)))
+    _check_types("vaal", VaalSettings, experiment.vaal)
+    _ = experiment.vaal_settings
+    made: list[Strategy] = []
+    for part in experiment.strategies:
+        for balance in part.balance:
+            strategy = make(part.name, balance=parse_balance(balance), **part.settings)
+            if strategy in made:
+                raise BadInput(
+                    f"strategies holds {part.name!r} with balance {balance!r} twice, with the same settings; remove one"
+                )
+            made.append(strategy)
+
+
+def _check_values(experiment: Experiment) -> None:
+    if len(set(experiment.seeds)) < len(experiment.seeds):
+        raise BadInput("seeds holds something twice")
+    if not experiment.seeds or min(experiment.seeds) < 0:
+        raise BadInput("seeds must be a list of whole numbers ≥ 0")
+    if not experiment.imbalance.factors:
+        raise BadInput("imbalance.factors is empty; [1.0] is a balanced pool")
+    if len(set(experiment.imbalance.factors)) < len(experiment.imbalance.factors):
+        raise BadInput("imbalance.factors holds a number twice; remove one")
+
+
+def _check_types(owner: str, kind: type[Any], settings: Mapping[str, Any]) -> None:
+    """Check settings against the types that a dataclass declares; names that it does not have are left to others."""
+    declared = get_type_hints(kind)
+    for name, value in settings.items():
+        if name not in declared:
+            continue
+        try:
+            TypeAdapter(declared[name]).validate_python(tuple(value) if isinstance(value, list) else value, strict=True)
+        except ValidationError as error:
+            raise BadInput(f"{owner}: {name} is {shown(value)}; {error.errors()[0]['msg']}") from error
+
+
+def _first_fault(error: ValidationError) -> str:
+    faults = error.errors()
+    where = ".".join(str(step) for step in faults[0]["loc"]) or "the file"
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{where}: {faults[0]['msg']}{more}"
+
+
+def _presets() -> Registry[str]:
+    """The text of every preset."""
+    found: Registry[str] = Registry("preset")
+    folder = resources.files(__package__) / "presets"
+    for file in sorted(folder.iterdir(), key=lambda item: item.name):
+        if file.name.endswith(".toml"):
+            found.register(file.name.removesuffix(".toml"))(file.read_text(encoding="utf-8"))
+    return found

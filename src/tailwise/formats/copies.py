@@ -1,0 +1,370 @@
+"""The folder in which an export is prepared, next to its final place, and what killed exports left there.
+
+Such a folder is locked while its process lives and holds a note that says who made it. A later export removes those
+whose lock is free, and nothing that has no note of ours.
+
+A folder of copies, whole or absent: written next to its place, moved there at the end. Images are only copied.
+
+The folder says what it holds in classes.json and, row by row, in records.csv.
+
+Images found in a folder from elsewhere or in an earlier export of ours: files with labels in, records out.
+
+Where an image lies decides its label; records.csv of an export adds what a folder cannot say: who, when, which path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import secrets
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ..errors import BadFile
+from ..files import open_regular, read_regular
+from ..pools.folder import DROPPINGS, in_threads, names_below
+from ..processes import lock_file, unlock_file
+from . import reading
+from .base import NO_CLASS, OTHER, Kind, Record, Source, Taken, stem_and_ending
+from .reading import CUT, ClassesFile, read_classes_file, read_text
+from .tables import FILE, csv_of, files_of, header_of, parse_csv, records_of, row_of
+
+NAME = re.compile(r"\.(?P<final>.+)\.[0-9a-f]{8}\.part", re.DOTALL)
+LOCK, NOTE = "tailwise-export.lock", "tailwise-export.json"
+CONTENT, OLD = "new", "old"
+
+
+@contextmanager
+def staging_folder(final: Path) -> Iterator[Path]:
+    """A new folder next to `final`, with an empty folder CONTENT in it; removed at the end.
+
+    An earlier export that was moved to OLD in it goes back to its place if nothing has taken that place.
+    """
+    remove_stale(final.parent)
+    folder = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
+    folder.mkdir()
+    lock = None
+    try:
+        with suppress(OSError):  # a disk without locks: there is no note either, and a killed export stays
+            lock = lock_file(folder / LOCK)
+        if lock is not None:
+            (folder / NOTE).write_text(json.dumps(_note()), encoding="utf-8")
+        (folder / CONTENT).mkdir()
+        yield folder
+    finally:
+        if lock is not None:
+            unlock_file(lock)
+        _remove(folder, final)
+
+
+def remove_stale(parent: Path) -> None:
+    """Remove what killed exports left in a folder: ours, of this user and machine, and in use by no process."""
+    try:
+        folders = sorted(path for path in parent.iterdir() if NAME.fullmatch(path.name) and _is_ours(path))
+    except OSError:  # it cannot be listed; writing there will say why
+        return
+    for folder in folders:
+        with suppress(OSError):  # another process removes it too
+            lock = lock_file(folder / LOCK)
+            if lock is not None:
+                unlock_file(lock)  # Windows does not remove an open file; no process uses such a folder again
+                _remove(folder, _final_of(folder))
+
+
+def _final_of(folder: Path) -> Path:
+    named = NAME.fullmatch(folder.name)
+    return folder.with_name(named["final"] if named else folder.name)
+
+
+def _remove(folder: Path, final: Path) -> None:
+    old = folder / OLD
+    if old.is_dir() and not os.path.lexists(final):  # it ended between two renames: put the earlier export back
+        old.rename(final)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _note() -> dict[str, str]:
+    return {"made by": "tailwise export", "machine": platform.node()}
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder holds our note, of this machine: a lock may not be seen by other machines."""
+    try:
+        facts = folder.lstat()
+        mine = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
+        is_folder = folder.is_dir() and not folder.is_symlink()
+        return mine and is_folder and json.loads(read_regular(folder / NOTE)) == _note()
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+RECORDS = "records.csv"
+FILE_ENDINGS = {".csv", ".json", ".jsonl", ".parquet", ".txt", ".xml", ".zip"}  # that no folder is meant by
+CHUNK = 1 << 20
+
+
+@contextmanager
+def fresh_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of `out` if nothing fails; an export of ours there is replaced."""
+    final = out.resolve()
+    try:
+        check_free(final)
+        with staging_folder(final) as staged:
+            yield staged / CONTENT
+            check_free(final)  # an export takes long enough for somebody to put something there
+            if final.exists():
+                final.rename(staged / OLD)
+            (staged / CONTENT).rename(final)
+    except OSError as error:
+        raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a place that `fresh_folder` would refuse; nothing is made."""
+    try:
+        check_free(out.resolve())
+    except OSError as error:
+        raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
+
+
+def check_free(out: Path) -> None:
+    """Refuse a place where writing would destroy what is not ours."""
+    if not out.parent.is_dir():
+        raise BadFile(f"cannot write {out}: there is no folder {out.parent}; make it first")
+    if not out.exists():
+        if out.suffix.lower() in FILE_ENDINGS:
+            raise BadFile(
+                f"cannot write {out.name}: this format is a folder with several files; name one, such as {out.stem}"
+            )
+        return
+    if not out.is_dir():
+        raise BadFile(f"cannot write the folder {out}: there is a file of that name; name another folder")
+    if not any(out.iterdir()):
+        return
+    ours = _written(out)
+    if ours is None:
+        raise BadFile(f"{out} holds files that no export has written; name a new or empty folder")
+    strange = sorted(set(names_below(out)) - ours)
+    if strange:
+        raise BadFile(
+            f"{out} is an earlier export, but files such as {strange[0]} were put there since ({len(strange)} in all); "
+            "import them or move them away, or name another folder"
+        )
+
+
+def _written(out: Path) -> set[str] | None:
+    """Every file of an earlier export; None where the folder is not one."""
+    about = read_classes_file(out / reading.NAME)
+    if about is None or not about.format:
+        return None
+    fixed = {reading.NAME, RECORDS, *about.files}
+    return fixed | {file for file, _ in listed_records(out)}
+
+
+class Copies:
+    """Copies of images in an export: each once per folder there, under a name of its own."""
+
+    def __init__(self, root: Path, source: Source, *, apart: bool = False, always: bool = False) -> None:
+        """`apart`: no two stems alike in a folder; `always`: a copy for every record, also of the same image."""
+        self._root, self._source, self._apart, self._always = root, source, apart, always
+        self._taken: defaultdict[str, Taken] = defaultdict(Taken)
+        self._made: dict[tuple[str, Path], str] = {}
+
+    def put(self, record: Record, folder: str) -> str:
+        """Copy a record's image into a folder of the export; where it is, below the root, with /."""
+        origin = self._source(record)
+        known = self._made.get((folder, origin))
+        if known is not None and not self._always:
+            return known
+        stem, ending = stem_and_ending(record.path)
+        name = f"{folder}/{self._taken[folder].give(stem, ending, apart=self._apart)}"
+        target = self._root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            copy_image(origin, file, record)
+        self._made[folder, origin] = name
+        return name
+
+
+def copy_image(origin: Path, target: IO[bytes], record: Record) -> None:
+    """Copy an image's bytes, and refuse others than those that the label speaks of."""
+    digest = hashlib.sha256()
+    try:
+        opened = open_regular(origin)
+    except FileNotFoundError as error:
+        raise BadFile(f"the image {origin} is gone; put it back, or export to a table such as CSV") from error
+    except OSError as error:
+        raise BadFile(
+            f"cannot read the image {origin}: {error.strerror or error}; put it back, or export to a table such as CSV"
+        ) from error
+    with opened as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            target.write(chunk)
+    if record.sha256 and digest.hexdigest() != record.sha256:
+        raise BadFile(f"the image {origin} has changed since it was read; index the images again, then export")
+
+
+def write_about(folder: Path, about: ClassesFile, records: Sequence[Record], files: Sequence[str]) -> None:
+    """classes.json, and records.csv with where each record's copy is."""
+    header = header_of(records, about.classes)
+    rows = ([*row_of(record, header), file] for record, file in zip(records, files, strict=True))
+    # The path of the copy stands before the hash, which stays last: a row that was cut off shows there.
+    swapped = ([*cells[:-2], cells[-1], cells[-2]] for cells in rows)
+    (folder / RECORDS).write_bytes(csv_of([*header[:-1], FILE, header[-1]], swapped))
+    (folder / reading.NAME).write_bytes(about.encoded())
+
+
+def listed_records(folder: Path) -> list[tuple[str, Record]]:
+    """What records.csv says, in order: where the copy is, and the record; nothing where the folder is not ours."""
+    path = folder / RECORDS
+    about = read_classes_file(folder / reading.NAME)
+    if about is None or not about.format or not path.is_file():
+        return []  # a file of that name from elsewhere is none of ours
+    table = parse_csv(read_text(path), str(path))
+    if about.records != len(table.rows):
+        raise BadFile(f"{path} has {len(table.rows)} rows, but {about.records} were written; {CUT}")
+    return list(zip(files_of(table), records_of(table), strict=True))
+
+
+SPLITS = {"train", "test", "val", "valid", "validation", "dev", "eval"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One image in a folder or an archive, and what its place there says."""
+
+    file: str  # below the root, with /
+    path: str  # what is left of it without split and class
+    label: str | None
+    kind: Kind = "label"
+    split: str = ""
+
+
+def files_below(root: Path) -> tuple[list[str], list[str]]:
+    """Every file below a folder, ascending, and what was passed over; links are not followed."""
+    files, problems = [], []
+    for folder, below, names in os.walk(root, onerror=_raise):
+        below[:] = sorted(name for name in below if _shown(name))
+        inside = Path(folder).relative_to(root)
+        for name in sorted(filter(_shown, [*names, *(name for name in below if Path(folder, name).is_symlink())])):
+            path = Path(folder, name)
+            if path.is_symlink() or not path.is_file():
+                problems.append(f"{path}: a link or no file, which is not followed")
+            else:
+                files.append((inside / name).as_posix())
+    return sorted(files), problems
+
+
+def class_tree(
+    files: Iterable[str], folders: dict[str, str], *, split: bool | None = None
+) -> tuple[list[Found], list[str]]:
+    """Images in class folders, perhaps below train/, test/ …; `folders` says which class an odd folder is.
+
+    Whether the uppermost folders are splits is told by their names where it is not known.
+    """
+    names = [file.split("/") for file in files]
+    split = has_splits(names) if split is None else split
+    found, strays = [], []
+    for parts in names:
+        base, rest = (parts[0], parts[1:]) if split else ("", parts)
+        if len(rest) < 2:
+            strays.append(f"{'/'.join(parts)}: not in a class folder")
+            continue
+        label, kind = _meaning(rest[0], folders)
+        found.append(Found("/".join(parts), "/".join(rest[1:]), label, kind, base))
+    return found, strays
+
+
+def has_splits(names: Sequence[Sequence[str]]) -> bool:
+    """Whether the uppermost folders are splits: "train" may be a class too, so all must be, with folders below."""
+    tops = {parts[0] for parts in names if len(parts) > 1}
+    deep = all(len(parts) > 2 for parts in names if len(parts) > 1)
+    return bool(tops) and tops <= SPLITS and deep
+
+
+def reconciled(
+    found: Sequence[Found], listed: Sequence[tuple[str, Record]], hashes: Callable[[Sequence[str]], Iterable[str]]
+) -> tuple[list[Record], list[str]]:
+    """Records for the images found: as they were listed where nothing was moved, else by where they lie now."""
+    here = {item.file: item for item in found}
+    kept = [record for file, record in listed if file in here and here[file].label == record.label]
+    known = {file for file, record in listed if file in here and here[file].label == record.label}
+    relabelled = {file: record for file, record in listed if file in here and file not in known}
+    moved = [item for item in found if item.file not in known and item.file not in relabelled]
+    paths = {record.sha256: record.path for _, record in listed if record.sha256}
+    records = kept + [_renewed(here[file], record.path, record.sha256) for file, record in relabelled.items()]
+    taken = set()
+    for item, sha256 in zip(moved, hashes([item.file for item in moved]), strict=True):
+        taken.add(sha256)
+        records.append(_renewed(item, paths.get(sha256, item.path), sha256))
+    return records, _gone(listed, here.keys(), taken)
+
+
+def hashes_below(root: Path) -> Callable[[Sequence[str]], Iterator[str]]:
+    """A function that hashes files below a folder, on all cores."""
+    return lambda names: in_threads(lambda name: sha256_of(root / name), names)
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of a file's bytes."""
+    digest = hashlib.sha256()
+    try:
+        with open_regular(path) as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise BadFile(f"cannot read {path}: {error.strerror or error}") from error
+    return digest.hexdigest()
+
+
+def lies_in(root: Path, file: str) -> bool:
+    """Whether a name from elsewhere is that of a file in a folder, not of one that it climbs or links to."""
+    path = root / file
+    try:
+        return path.is_file() and path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError, ValueError):  # a circle of links, or no path at all
+        return False
+
+
+def class_names(found: Iterable[Found]) -> tuple[str, ...]:
+    """The classes that were found, ascending."""
+    return tuple(sorted({item.label for item in found if item.label is not None}))
+
+
+def _renewed(item: Found, path: str, sha256: str) -> Record:
+    return Record(path, item.label, split=item.split, kind=item.kind, sha256=sha256)
+
+
+def _gone(listed: Sequence[tuple[str, Record]], here: Iterable[str], moved: set[str]) -> list[str]:
+    """What is listed and nowhere to be found; an image that was moved is found by its bytes."""
+    there = set(here)
+    missing: defaultdict[str, str] = defaultdict(str)
+    for file, record in listed:
+        if file not in there and record.sha256 not in moved:
+            missing[file] = f"{file}: listed in records.csv, but not there"
+    return list(missing.values())
+
+
+def _meaning(folder: str, folders: dict[str, str]) -> tuple[str | None, Kind]:
+    if folder in folders:
+        return folders[folder], "label"
+    if folder in NO_CLASS:
+        return None, "other" if folder == OTHER else "label"
+    return folder, "label"
+
+
+def _shown(name: str) -> bool:
+    return not name.startswith(".") and name.lower() not in DROPPINGS
+
+
+def _raise(error: OSError) -> None:
+    raise BadFile(f"cannot list {error.filename}: {error.strerror}") from error

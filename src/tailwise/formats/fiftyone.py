@@ -1,0 +1,140 @@
+"""FiftyOne's image classification datasets: data/ with the images and labels.json with classes and labels.
+
+An image is named there by its file name without the ending; its label is the number of a class.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ..errors import BadFile
+from . import reading
+from .base import FORMATS, Loaded, Record, Source, all_classes
+from .copies import (
+    Copies,
+    Found,
+    check_folder,
+    files_below,
+    fresh_folder,
+    hashes_below,
+    lies_in,
+    listed_records,
+    reconciled,
+    write_about,
+)
+from .folders import read_tree
+from .reading import ClassesFile, read_classes_file, read_json
+
+DATA, LABELS, PREDICTIONS = "data", "labels.json", "predictions.json"
+
+
+class FiftyOne:
+    """FiftyOneImageClassificationDataset, with copies of the images."""
+
+    name = "fiftyone"
+    about = "FiftyOneImageClassificationDataset: data/ with images, labels.json"
+    suffix = ""
+    copies = True
+
+    def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:
+        """Read such a dataset or its labels.json; a folder without that file is read as a tree of class folders."""
+        root, labels = (path, path / LABELS) if path.is_dir() else (path.parent, path)
+        if not labels.is_file() and root.is_dir():
+            return read_tree(root)
+        names, targets = _parsed(read_json(labels), labels, classes)
+        places = _places(root)
+        found, problems = [], []
+        for key, target in targets.items():
+            label, fault = _label(target, names)
+            file = places.get(key, key)
+            if fault:
+                problems.append(f"{key}: {fault}")
+            else:
+                found.append(Found(file, file.removeprefix(f"{DATA}/"), label))
+        records, gone = reconciled(found, listed_records(root), lambda files: _known_hashes(root, files))
+        about = read_classes_file(root / reading.NAME)
+        return Loaded(records, problems + gone, all_classes(about.classes if about else names, records))
+
+    def check(self, out: Path) -> None:
+        """Refuse a folder that is not ours, or that cannot be made."""
+        check_folder(out)
+
+    def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
+        """Copy the images and write their labels; a copy per record, as a name has one label."""
+        kept = list(records)
+        names = all_classes(classes, kept)
+        with fresh_folder(out) as folder:
+            copies = Copies(folder, source, apart=True, always=True)
+            files = [copies.put(record, DATA) for record in kept]
+            keys = [_key(file) for file in files]
+            numbers = {name: number for number, name in enumerate(names)}
+            labels = {key: numbers.get(record.label or "") for key, record in zip(keys, kept, strict=True)}
+            _write(folder / LABELS, names, labels)
+            likely = {key: _likeliest(r.proba, numbers) for key, r in zip(keys, kept, strict=True) if r.proba}
+            if likely:
+                _write(folder / PREDICTIONS, names, likely)
+            written = (LABELS, PREDICTIONS) if likely else (LABELS,)
+            write_about(folder, ClassesFile(self.name, names, len(kept), files=written), kept, files)
+        return out
+
+
+def _write(path: Path, classes: Sequence[str], labels: Mapping[str, object]) -> None:
+    path.write_bytes(json.dumps({"classes": classes, "labels": labels}, ensure_ascii=False).encode())
+
+
+def _likeliest(proba: Mapping[str, float], numbers: Mapping[str, int]) -> dict[str, object]:
+    name = max(proba, key=lambda name: proba[name])
+    return {"label": numbers.get(name, name), "confidence": proba[name]}
+
+
+def _parsed(content: object, path: Path, known: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, object]]:
+    """The classes and what each image is said to show."""
+    labels = content.get("labels") if isinstance(content, dict) else None
+    names = content.get("classes") if isinstance(content, dict) else None
+    if not isinstance(labels, dict) or not (names is None or isinstance(names, list)):
+        raise BadFile(f"{path} is not as FiftyOne writes it: it must hold 'classes' and 'labels'")
+    return tuple(map(str, names)) if names is not None else known, labels
+
+
+def _label(target: object, classes: Sequence[str]) -> tuple[str | None, str]:
+    """The class that is meant, and what is wrong if none can be told."""
+    if isinstance(target, list):
+        if len(target) > 1:
+            return None, f"{len(target)} labels, but an image has one class here"
+        target = target[0] if target else None
+    if isinstance(target, dict):
+        target = target.get("label")
+    if target is None or isinstance(target, str):
+        return target, ""
+    if isinstance(target, int) and not isinstance(target, bool) and 0 <= target < len(classes):
+        return classes[target], ""
+    return None, f"the label is {target!r}, but there are {len(classes)} classes"
+
+
+def _places(root: Path) -> dict[str, str]:
+    """Name without ending → file below the root, or what data.json says where the images were left in place."""
+    manifest = root / "data.json"
+    if manifest.is_file():
+        content = read_json(manifest)
+        return {key: str(place) for key, place in content.items()} if isinstance(content, dict) else {}
+    if not (root / DATA).is_dir():
+        return {}
+    return {_key(file): file for file in (f"{DATA}/{name}" for name in files_below(root / DATA)[0])}
+
+
+def _key(file: str) -> str:
+    name = file.removeprefix(f"{DATA}/")
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + Path(last).stem
+
+
+def _known_hashes(root: Path, files: Sequence[str]) -> list[str]:
+    """Hashes of those files that lie in the folder, empty for others: labels may come without images."""
+    present = [file for file in files if lies_in(root, file)]
+    found = dict(zip(present, hashes_below(root)(present), strict=True))
+    return [found.get(file, "") for file in files]
+
+
+FORMATS.register(FiftyOne.name)(FiftyOne())

@@ -1,0 +1,84 @@
+"""One folder per class, perhaps below one per split; copies of the images. What torchvision, Keras and people read.
+
+Moving an image to another class folder and importing the folder again is a way to correct labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ..errors import BadFile
+from . import reading
+from .base import FORMATS, OTHER, UNLABELLED, Loaded, Record, Source, all_classes, class_folders, safe_name
+from .copies import (
+    RECORDS,
+    Copies,
+    check_folder,
+    class_names,
+    class_tree,
+    files_below,
+    fresh_folder,
+    hashes_below,
+    listed_records,
+    reconciled,
+    write_about,
+)
+from .reading import ClassesFile, read_classes_file
+
+
+class Folders:
+    """Class folders with copies, records.csv and classes.json."""
+
+    name = "folders"
+    about = "one folder per class, with copies of the images"
+    suffix = ""
+    copies = True
+
+    def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:  # noqa: ARG002 - the folders name the classes
+        """Read class folders, also those below train/ and test/, and those that another tool has made."""
+        if not path.is_dir():
+            raise BadFile(f"there is no folder {path}; name a folder of class folders")
+        return read_tree(path)
+
+    def check(self, out: Path) -> None:
+        """Refuse a folder that is not ours, or that cannot be made."""
+        check_folder(out)
+
+    def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
+        """Copy each image into the folder of its class; images without a class go to _other and _unlabelled."""
+        kept = list(records)
+        names = all_classes(classes, kept)
+        homes = class_folders(names)
+        split = any(record.split for record in kept)
+        with fresh_folder(out) as folder:
+            copies = Copies(folder, source)
+            files = [copies.put(record, home_of(record, homes, split=split)) for record in kept]
+            write_about(folder, ClassesFile(self.name, names, len(kept), homes), kept, files)
+        return out
+
+
+def home_of(record: Record, homes: Mapping[str, str], *, split: bool = False, unlabelled: str = UNLABELLED) -> str:
+    """The folder for a record's image; where some records have a split, the others are for training."""
+    aside = OTHER if record.kind == "other" else unlabelled
+    home = aside if record.label is None else homes[record.label]
+    return f"{safe_name(record.split or 'train')}/{home}" if split else home
+
+
+def read_tree(path: Path) -> Loaded:
+    """The records of a tree of class folders."""
+    about = read_classes_file(path / reading.NAME)
+    files, problems = files_below(path)
+    ours = {reading.NAME, RECORDS} if about else set()
+    odd = {folder: name for name, folder in about.folders.items()} if about else {}
+    listed = listed_records(path)
+    split = any(record.split for _, record in listed) if listed else None
+    found, strays = class_tree([file for file in files if file not in ours], odd, split=split)
+    records, gone = reconciled(found, listed, hashes_below(path))
+    if not found and about is None:
+        raise BadFile(f"{path} holds no class folder with images; put them into one folder per class")
+    classes = all_classes(about.classes if about else class_names(found), records)
+    return Loaded(records, [*problems, *strays, *gone], classes)
+
+
+FORMATS.register(Folders.name)(Folders())

@@ -1,0 +1,204 @@
+"""Files from elsewhere, read without trust: bytes in, text, JSON or XML out, or an error that names the line.
+
+Nothing is expanded, followed or fetched; a file that was cut off is told from one that is empty.
+
+classes.json: which classes there are, in which order, in which folders; the mark of our own exports.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn, TypeGuard
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+from zipfile import BadZipFile, ZipFile
+from zlib import error as ZlibError
+
+from ..errors import BadFile
+from ..files import open_regular, read_regular
+
+MOST_DEPTH = 64  # of XML; the files that we read have five levels
+MOST_MEMBER = 1 << 28  # bytes of one file in a .zip, which could otherwise unpack to anything
+CUT = "was the file cut off?"
+HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file."""
+    try:
+        return read_regular(path)
+    except OSError as error:
+        raise BadFile(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def text_of(content: bytes, name: str) -> str:
+    """UTF-8 as text, without the mark that some programs put in front."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise BadFile(f"line {line} of {name} is not UTF-8; save the file as UTF-8") from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8."""
+    return text_of(read_bytes(path), str(path))
+
+
+def json_of(text: str, name: str) -> object:
+    """What a JSON text holds; NaN, half characters and bottomless nesting are refused."""
+    try:
+        value: object = json.loads(text, parse_constant=_refuse_constant)
+        if HALF_CHARACTER.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise BadFile(f"{name} is no JSON: {error.msg} in line {error.lineno}; {CUT}") from error
+    except UnicodeEncodeError as error:
+        raise BadFile(f"{name} holds half a character (a lone surrogate), which no file can carry") from error
+    except RecursionError as error:
+        raise BadFile(f"{name} is nested too deeply to be a file of labels") from error
+    except ValueError as error:
+        raise BadFile(f"{name} is no JSON: {error}") from error
+    return value
+
+
+def read_json(path: Path) -> object:
+    """What a JSON file holds."""
+    return json_of(read_text(path), str(path))
+
+
+def json_lines(text: str, name: str) -> Iterator[tuple[int, object]]:
+    """Each line's number and what it holds; empty lines are passed over."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield number, json_of(line, f"line {number} of {name}")
+
+
+def xml_of(content: bytes, name: str) -> Element:
+    """The root of an XML text; one with a DOCTYPE, which could define entities, is refused."""
+    parser = expat.ParserCreate()
+    builder = TreeBuilder()
+    depth = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MOST_DEPTH:
+            raise BadFile(f"{name} is nested too deeply to be a file of labels")
+        builder.start(tag, attributes)
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
+
+    def refuse(*_: object) -> NoReturn:
+        raise BadFile(f"{name} has a DOCTYPE, which is not read: it could make a small file fill the memory")
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = builder.data, refuse
+    try:
+        parser.Parse(content, True)
+    except BadFile:
+        raise
+    except (expat.ExpatError, ValueError, LookupError) as error:
+        raise BadFile(f"{name} is no XML: {error}; {CUT}") from error
+    return builder.close()
+
+
+@contextmanager
+def opened_zip(path: Path) -> Iterator[ZipFile]:
+    """An archive to read from; whatever is wrong in it becomes one kind of error."""
+    try:
+        with open_regular(path) as file, ZipFile(file) as archive:
+            yield archive
+    except OSError as error:
+        raise BadFile(f"cannot read {path}: {error.strerror or error}") from error
+    except (BadZipFile, EOFError, NotImplementedError, RuntimeError, ZlibError) as error:
+        raise BadFile(f"{path} cannot be read as a .zip: {error}; {CUT}") from error
+
+
+def member(archive: ZipFile, name: str) -> bytes:
+    """One file of an archive, which may not claim or turn out to be huge."""
+    with archive.open(name) as file:
+        content = file.read(MOST_MEMBER + 1)
+    if len(content) > MOST_MEMBER:
+        raise BadFile(f"{name} in {archive.filename} unpacks to more than the {MOST_MEMBER:,} bytes allowed")
+    return content
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+NAME = "classes.json"
+BESIDE = ".classes.json"  # the ending of the same file beside a single table
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClassesFile:
+    """What an export says about itself."""
+
+    format: str
+    classes: tuple[str, ...]
+    records: int = 0
+    folders: Mapping[str, str] = field(default_factory=dict)  # class → the folder with its images
+    files: tuple[str, ...] = ()  # what was written besides images, classes.json and records.csv
+
+    def encoded(self) -> bytes:
+        """The file."""
+        listed = [{"name": name} | _folder(self.folders, name) for name in self.classes]
+        content = {
+            "tailwise": VERSION,
+            "format": self.format,
+            "classes": listed,
+            "records": self.records,
+            "files": list(self.files),
+        }
+        return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def read_classes_file(path: Path) -> ClassesFile | None:
+    """The file, if it is there and ours; a plain list of names from elsewhere gives their order alone."""
+    return from_text(read_text(path), str(path)) if path.is_file() else None
+
+
+def from_text(text: str, name: str) -> ClassesFile | None:
+    """What the text of such a file says; None where it is another kind of JSON."""
+    content = json_of(text, name)
+    if _all_text(content):
+        return ClassesFile("", tuple(content))
+    if not isinstance(content, dict) or "tailwise" not in content:
+        return None
+    if content["tailwise"] != VERSION:
+        raise BadFile(f"{name} is of version {content['tailwise']!r}, this Tailwise reads {VERSION}; update Tailwise")
+    return _from_content(content, name)
+
+
+def _from_content(content: Mapping[str, object], name: str) -> ClassesFile:
+    listed, files, count = content.get("classes"), content.get("files"), content.get("records")
+    kind = content.get("format")
+    good = isinstance(listed, list) and all(isinstance(entry, dict) and _named(entry) for entry in listed)
+    if not good or not isinstance(listed, list) or not _all_text(files) or not isinstance(count, int):
+        raise BadFile(f"{name} is not as Tailwise writes it; was it changed? Export again, or remove it")
+    names = tuple(str(entry["name"]) for entry in listed)
+    folders = {str(entry["name"]): str(entry["folder"]) for entry in listed if "folder" in entry}
+    return ClassesFile(str(kind), names, count, folders, tuple(files))
+
+
+def _folder(folders: Mapping[str, str], name: str) -> dict[str, str]:
+    return {"folder": folders[name]} if name in folders else {}
+
+
+def _named(entry: Mapping[str, object]) -> bool:
+    return isinstance(entry.get("name"), str) and isinstance(entry.get("folder", ""), str)
+
+
+def _all_text(content: object) -> TypeGuard[list[str]]:
+    return isinstance(content, list) and all(isinstance(item, str) for item in content)

@@ -1,0 +1,227 @@
+"""Learner "frozen": a net that is not trained gives features, which are kept, and a small head learns on them.
+
+Images (n, h, w, 3) in, features (n, d) or a model out. This module loads without torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..errors import BadFile, BadInput
+from ..files import read_regular, write_whole
+from ..pools.pool import InputArray, Inputs
+from ..types import FloatArray, IntArray, Progress, unheard
+from .feature_cache import FeatureCache, Features, image_key
+from .learner import Model, check_images, check_labels, chunks, learner, make_learner, need_torch, read_images
+
+if TYPE_CHECKING:
+    from .backbone_nets import FeatureNet
+
+
+CHUNK = 256  # images that are read together
+SHARD = 4096  # features that are written together: what a crash may cost
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+LITE_MEAN, LITE_STD = (127 / 255,) * 3, (128 / 255,) * 3
+
+
+@dataclass(frozen=True, slots=True)
+class Backbone:
+    """A net that gives features, and how images are made ready for it.
+
+    Attributes
+    ----------
+    name: "efficientnet-lite0", or "package.module:factory" of a function that makes a torch module, whose output is
+        (B, d) or (B, d, h, w). The package is imported, and so runs: name only what you trust.
+    weights: a .safetensors or .pth file for the module; "" keeps those it is made with.
+    size: images are resized to size × size; 0 leaves them as they are.
+    mean, std: of the channels, on a scale of 0 to 1; () takes those that the net was trained with.
+    """
+
+    name: str = "efficientnet-lite0"
+    weights: str = ""
+    size: int = 224
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        lite = self.name == "efficientnet-lite0"
+        object.__setattr__(self, "mean", tuple(self.mean) or (LITE_MEAN if lite else IMAGENET_MEAN))
+        object.__setattr__(self, "std", tuple(self.std) or (LITE_STD if lite else IMAGENET_STD))
+        if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0 or self.size < 0:
+            raise BadInput(f"a backbone needs three means, three positive deviations and a size ≥ 0, but has {self}")
+        if not lite and self.name.count(":") != 1:
+            raise BadInput(f"no backbone is called {self.name!r}; use 'efficientnet-lite0' or 'package.module:factory'")
+
+    def key(self) -> str:
+        """Names what the features depend on; the weights by their content."""
+        try:
+            weights = hashlib.sha256(read_regular(self.weights)).hexdigest() if self.weights else ""
+        except OSError as error:
+            raise BadFile(f"cannot read the weights {self.weights}: {error.strerror or error}") from error
+        described = json.dumps(asdict(self) | {"weights": weights}, sort_keys=True)
+        return hashlib.sha256(described.encode()).hexdigest()[:24]
+
+
+def extract_features(
+    inputs: Inputs, backbone: Backbone, *, batch: int = 64, cache: Path | None = None, report: Progress = unheard
+) -> Features:
+    """The features of every image, (n, d) float32; with a `cache` folder only those of new images are computed."""
+    check_images(inputs, f"backbone {backbone.name!r}")
+    need_torch(f"backbone {backbone.name!r}")
+    from .backbone_nets import feature_net
+
+    if not len(inputs):
+        raise BadInput("no images to extract features from")
+    key = backbone.key()
+    net = feature_net(backbone, key)
+    if cache is None:
+        return _walk(inputs, report, lambda _rows, images: net.features(images, batch))
+    store = _Stored(FeatureCache.open(cache / key), net, batch, report)
+    features = _walk(inputs, report, store.features)
+    store.write()
+    return features
+
+
+def _walk(inputs: Inputs, report: Progress, features_of: Any) -> Features:  # noqa: ANN401 - (rows, images) → (m, d)
+    found = []
+    for rows in chunks(len(inputs), CHUNK):
+        found.append(features_of(rows, read_images(inputs, rows)))
+        report((int(rows[-1]) + 1) / len(inputs), f"features of {int(rows[-1]) + 1:,} of {len(inputs):,} images")
+    return np.concatenate(found)
+
+
+@dataclass(slots=True)
+class _Stored:
+    """Features from the cache where it has them, from the net where not; new ones wait to be written."""
+
+    cache: FeatureCache
+    net: FeatureNet
+    batch: int
+    report: Progress
+    new_keys: list[bytes] = field(default_factory=list)
+    new_features: list[Features] = field(default_factory=list)
+
+    def features(self, _rows: IntArray, images: InputArray) -> Features:
+        """(m, d)."""
+        keys = [image_key(image) for image in images]
+        known = [self.cache.find(key) for key in keys]
+        missing = [row for row, found in enumerate(known) if found is None]
+        if missing:
+            fresh = self.net.features(images[missing], self.batch)
+            for row, features in zip(missing, fresh, strict=True):
+                known[row] = features
+            self.new_keys += [keys[row] for row in missing]
+            self.new_features.append(fresh)
+            if len(self.new_keys) >= SHARD:
+                self.write()
+        return np.stack([features for features in known if features is not None])
+
+    def write(self) -> None:
+        """Write what is new; features that cannot be kept are still good."""
+        if not self.new_keys:
+            return
+        try:
+            self.cache.add(self.new_keys, np.concatenate(self.new_features))
+        except BadFile as error:
+            self.report(1.0, f"features are not kept: {error}")
+        self.new_keys, self.new_features = [], []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrozenModel:
+    """A head on the features of a frozen net; what it is asked, it asks the head."""
+
+    backbone: Backbone
+    head_name: str
+    head: Model
+    cache: Path | None
+
+    @property
+    def classes(self) -> int:
+        """C."""
+        return self.head.classes
+
+    def predict_proba(self, inputs: Inputs) -> FloatArray:
+        """Softmax, (n, C)."""
+        return self.head.predict_proba(self._features(inputs))
+
+    def embed(self, inputs: Inputs) -> FloatArray:
+        """What goes into the head's last layer, (n, d)."""
+        return self.head.embed(self._features(inputs))
+
+    def mc_proba(self, inputs: Inputs, passes: int, seed: int) -> FloatArray:
+        """Softmax of the head's dropout passes, (T, n, C)."""
+        return self.head.mc_proba(self._features(inputs), passes, seed)
+
+    def save(self, folder: Path) -> None:
+        """Write the head, then frozen.json, which makes the two a model; the backbone itself is not copied."""
+        self.head.save(folder / "head")
+        facts = {"backbone": asdict(self.backbone), "head": self.head_name}
+        write_whole(folder / "frozen.json", json.dumps(facts, indent=1).encode())
+
+    def _features(self, inputs: Inputs) -> Features:
+        return extract_features(inputs, self.backbone, cache=self.cache)
+
+
+@learner
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenLearner:
+    """A frozen backbone with a head.
+
+    Attributes
+    ----------
+    backbone, weights, size, mean, std: those of `Backbone`.
+    head, head_settings: another learner that takes features, such as "linear" or "mlp".
+    cache: a folder for features; "" computes them anew each time.
+    """
+
+    backbone: str = "efficientnet-lite0"
+    weights: str = ""
+    size: int = 224
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    head: str = "linear"
+    head_settings: Mapping[str, Any] = field(default_factory=dict)
+    cache: str = ""
+
+    name: ClassVar[str] = "frozen"
+
+    def fit(
+        self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int,
+        report: Progress = unheard, checkpoint: Path | None = None,
+    ) -> FrozenModel:  # fmt: skip
+        """Extract features, then fit the head on them."""
+        check_labels(inputs, labels, classes)
+        backbone, cache = self._backbone(), Path(self.cache) if self.cache else None
+        head = make_learner(self.head, **self.head_settings)
+        features = extract_features(inputs, backbone, cache=cache, report=partial(_share, report, 0.0))
+        fitted = head.fit(
+            features, labels, classes=classes, seed=seed, report=partial(_share, report, 0.5), checkpoint=checkpoint
+        )
+        return FrozenModel(backbone, self.head, fitted, cache)
+
+    def load(self, folder: Path) -> FrozenModel:
+        """A model that was saved; its own backbone counts, not this learner's."""
+        try:
+            facts = json.loads((folder / "frozen.json").read_bytes())
+            backbone, head = Backbone(**facts["backbone"]), str(facts["head"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadFile(f"{folder} is no saved frozen model: {error}") from error
+        cache = Path(self.cache) if self.cache else None
+        return FrozenModel(backbone, head, make_learner(head).load(folder / "head"), cache)
+
+    def _backbone(self) -> Backbone:
+        return Backbone(self.backbone, self.weights, self.size, tuple(self.mean), tuple(self.std))
+
+
+def _share(report: Progress, start: float, done: float, what: str) -> None:
+    """Extraction is the first half of the work, the head the second."""
+    report(start + done / 2, what)

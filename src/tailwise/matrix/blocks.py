@@ -1,0 +1,261 @@
+"""A long array is worked on in blocks, on all cores, with the same result every time.
+
+Sums that do not depend on the order of their terms, so that shards may be cut anywhere and added up in any order.
+
+Probabilities are summed in fixed point, costs (of any scale) without any rounding at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..processes import cores
+from ..threads import Scratch
+from ..types import Float64Array, FloatArray, IntArray
+
+BLOCK_ELEMENTS = 1 << 19  # 4 MB in float64; smaller blocks let two threads wait for each other too often
+RUNS_PER_THREAD = 16  # of neighbouring blocks: one task each, so that few tasks are made and none is late for long
+SINGLE_EPS = 2.0**-23  # twice what rounding to float32 may change
+TOO_SMALL = 2.0**112  # by which a half's bits, read as a float32, fall short
+HALF_MAX = 0x7BFF  # largest finite positive float16, as bits
+LEAST_NORMAL_HALF = np.float32(2.0**-14)
+EXPONENT_SHIFT = np.uint32(112 << 23)  # from the exponent of a float16 to that of a float32
+_SUBNORMAL = np.ones(1, np.uint32).view(np.float32)  # by its bits: arithmetic could not make it where they are flushed
+Result = TypeVar("Result")
+Real = TypeVar("Real", bound=np.floating[Any])
+
+
+def rows_per_block(classes: int) -> int:
+    """How many rows of a matrix are worked on at once: it depends on their width alone.
+
+    >>> rows_per_block(100), rows_per_block(100_000)
+    (5242, 64)
+    """
+    return max(64, BLOCK_ELEMENTS // classes)
+
+
+def map_blocks(size: int, step: int, work: Callable[[slice], Result], threads: int | None = None) -> list[Result]:
+    """Apply `work` to slices of `step` rows, on all cores unless told otherwise; results in the order of the slices.
+
+    >>> map_blocks(5, 2, lambda where: (where.start, where.stop))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    blocks = [slice(start, min(start + step, size)) for start in range(0, size, step)]
+    workers = min(threads or cores(), len(blocks))
+    if workers < 2:
+        return [work(block) for block in blocks]
+    per_run = -(-len(blocks) // (workers * RUNS_PER_THREAD))
+    runs = [blocks[start : start + per_run] for start in range(0, len(blocks), per_run)]
+    with ThreadPoolExecutor(workers) as pool:
+        return [result for part in pool.map(lambda run: [work(block) for block in run], runs) for result in part]
+
+
+_PICKED, _WORDS, _DOUBLES = Scratch(), Scratch(), Scratch()
+
+
+def product(block: FloatArray, y: Float64Array, borders: Sequence[int] = (), *, plain: bool = False) -> Float64Array:
+    """A block times y, in float64: (n, C) @ (C,) → (n,).
+
+    Between two borders at a time, as a row's last bits depend on the rows that it is multiplied with. `plain` halves
+    need not be looked at.
+
+    >>> product(np.array([[0.5, 0.25], [1.0, 0.0]], dtype=np.float16), np.array([2.0, 4.0])).tolist()
+    [2.0, 2.0]
+    """
+    wide, factor = _wide(block, plain=plain)
+    doubles: Float64Array = _DOUBLES.array(block.shape, np.float64)
+    np.copyto(doubles, wide)
+    return _by_pieces(doubles, y * factor, borders)
+
+
+def rough_product(
+    block: FloatArray, y: Float64Array, borders: Sequence[int] = (), *, plain: bool = False
+) -> Float64Array:
+    """No less than a block times y and hardly more: in float32, with all that C roundings can have lost added.
+
+    >>> rough = rough_product(np.array([[0.5, 0.25], [1.0, 0.0]], dtype=np.float16), np.array([2.0, 4.0]))
+    >>> bool((rough >= 2.0).all()), bool((rough < 2.0001).all())
+    (True, True)
+    """
+    wide, factor = _wide(block, plain=plain)
+    if wide.dtype == np.float64:
+        return product(block, y, borders)
+    largest = float(np.abs(y).max())
+    result = _by_pieces(wide, (y / (largest or 1.0) * factor).astype(np.float32), borders).astype(np.float64)
+    result += (len(y) + 8) * SINGLE_EPS
+    result *= largest
+    return result
+
+
+def _by_pieces(block: NDArray[Real], y: NDArray[Real], borders: Sequence[int]) -> NDArray[Real]:
+    result = np.empty(len(block), y.dtype)
+    for start, stop in pairwise((0, *borders, len(block))):
+        np.dot(block[start:stop], y, out=result[start:stop])
+    return result
+
+
+def _wide(block: FloatArray, *, plain: bool) -> tuple[FloatArray, float]:
+    """A block as float32 or float64, good until the thread widens the next, and by what its numbers are too small."""
+    if block.dtype == np.float16 and (plain or is_plain(block)) and not flushes_subnormals():
+        return _shifted(block, _WORDS.array(block.shape, np.uint32)), TOO_SMALL
+    return widen_for_now(block, plain=plain), 1.0
+
+
+def picked_for_now(block: FloatArray, rows: IntArray) -> FloatArray:
+    """Some rows of a block, good until the thread picks others."""
+    room: FloatArray = _PICKED.array((len(rows), block.shape[1]), block.dtype)
+    return np.take(block, rows, axis=0, out=room, mode="clip")  # "raise" would take a copy of `out`
+
+
+def larger_than(block: FloatArray, limit: float) -> tuple[IntArray, Float64Array]:
+    """Places, counted through row after row, of the numbers above a limit, and these numbers.
+
+    >>> places, values = larger_than(np.array([[0.0, 0.75], [-0.0, 0.5], [0.625, 0.5]], dtype=np.float16), 0.5)
+    >>> places.tolist(), values.tolist()
+    ([1, 4], [0.75, 0.625])
+    """
+    flat = block.reshape(-1)
+    if block.dtype == np.float16 and limit >= 0:  # as whole numbers, halves that are not below 0 sort the same way
+        places = np.flatnonzero(flat.view(np.int16) > np.float16(limit).view(np.int16))
+    else:
+        places = np.flatnonzero(flat > limit)
+    return places, flat[places].astype(np.float64)
+
+
+def widen(block: FloatArray) -> FloatArray:
+    """A block as float32 or float64; float16 is widened, exactly."""
+    return widen_half(block) if block.dtype == np.float16 else np.asarray(block)
+
+
+def widen_for_now(block: FloatArray, *, plain: bool = False) -> FloatArray:
+    """The same, good until the thread widens the next block; `plain` halves need not be looked at."""
+    return widen_half(block, _WORDS, plain=plain) if block.dtype == np.float16 else np.asarray(block)
+
+
+def widen_half(half: NDArray[np.float16], room: Scratch | None = None, *, plain: bool = False) -> NDArray[np.float32]:
+    """float16 → float32, exactly, 14 times faster than a cast for finite non-negative numbers.
+
+    >>> widen_half(np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16)).tolist() == \
+            np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16).astype(np.float32).tolist()
+    True
+    """
+    if not (plain or is_plain(half)):
+        return half.astype(np.float32)
+    words = np.empty(half.shape, np.uint32) if room is None else room.array(half.shape, np.uint32)
+    result = _shifted(half, words)
+    if flushes_subnormals():
+        words += EXPONENT_SHIFT  # x is right from 2^-14 on; below that 2x − 2^-14 is right, and smaller
+        np.minimum(result, result + result - LEAST_NORMAL_HALF, out=result)
+        return result
+    result *= np.float32(TOO_SMALL)
+    return result
+
+
+def flushes_subnormals() -> bool:
+    """Whether this thread counts subnormal numbers as 0, as torch.set_flush_denormal(True) makes it do.
+
+    It is asked again for each block, as the setting belongs to a thread and may change at any time.
+    """
+    return not (_SUBNORMAL * np.float32(TOO_SMALL))[0]
+
+
+def _shifted(half: NDArray[np.float16], words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Plain halves as float32 that are 2^112 times too small: by 13 bits higher, exponent and fraction are in place."""
+    np.copyto(words, half.view(np.uint16))  # two steps: a shift that also casts takes half as long again
+    words <<= 13
+    return words.view(np.float32)
+
+
+def is_plain(block: FloatArray) -> bool:
+    """Whether no half is negative, infinite or NaN: so it is in all but pools that are about to be refused.
+
+    >>> is_plain(np.array([0.0, 1.0], dtype=np.float16)), is_plain(np.array([0.5, -0.0], dtype=np.float16))
+    (True, False)
+    """
+    if block.dtype != np.float16 or not block.size:
+        return True
+    bits: NDArray[Any] = block.view(np.uint16)
+    return bool(bits.max() <= HALF_MAX)
+
+
+def smallest(values: FloatArray, count: int) -> IntArray:
+    """Indices of the `count` smallest values, ascending by index; ties go to the lower index.
+
+    >>> smallest(np.array([3.0, 1.0, 2.0, 1.0, 1.0]), 2).tolist()
+    [1, 3]
+    """
+    if count <= 0:
+        return np.empty(0, dtype=np.int64)
+    if count >= len(values):
+        return np.arange(len(values), dtype=np.int64)
+    limit = np.partition(values, count - 1)[count - 1]
+    chosen = values < limit
+    chosen[np.flatnonzero(values == limit)[: count - int(chosen.sum())]] = True
+    return np.flatnonzero(chosen).astype(np.int64, copy=False)
+
+
+COARSE, FINE = 2.0**-30, 2.0**-60  # the two grids of fixed point
+ROUND_COARSE, ROUND_FINE = 1.5 * 2.0**22, 1.5 * 2.0**-8  # x + r − r rounds x to the grid, as 2^-52 of r is its step
+MOST_ROWS = 1 << 20  # so many terms below 1 add up within the 53 bits of a float64
+HALF_BITS = 26
+LOWEST = 1074  # 2^-1074 is the smallest float64, and the unit of `exact_sum`
+
+
+def fixed_point_sums(block: FloatArray) -> IntArray:
+    """Column sums of numbers in [0, 1], to 2^-61 each: (n, C) → (2, C), multiples of 2^-30 and of 2^-60.
+
+    >>> from_fixed_point(fixed_point_sums(np.array([[0.5, 0.1], [0.25, 0.2]]))).tolist()
+    [0.75, 0.30000000000000004]
+    """
+    sums = np.zeros((2, block.shape[1]), dtype=np.int64)
+    for start in range(0, len(block), MOST_ROWS):
+        part = block[start : start + MOST_ROWS].astype(np.float64)
+        coarse = part + ROUND_COARSE
+        coarse -= ROUND_COARSE
+        part -= coarse  # exact
+        part += ROUND_FINE
+        part -= ROUND_FINE
+        sums[0] += (coarse.sum(axis=0) / COARSE).astype(np.int64)
+        sums[1] += (part.sum(axis=0) / FINE).astype(np.int64)
+    return sums
+
+
+def from_fixed_point(sums: IntArray) -> Float64Array:
+    """(2, C) fixed-point sums as float64, (C,)."""
+    result: Float64Array = sums[0] * COARSE + sums[1] * FINE
+    return result
+
+
+def exact_sum(values: Float64Array) -> int:
+    """The sum of finite numbers as a whole number of 2^-1074, without rounding.
+
+    >>> from_exact(exact_sum(np.array([1e100, 1.0, -1e100])))
+    1.0
+    """
+    total = 0
+    for start in range(0, len(values), MOST_ROWS):
+        mantissa, exponent = np.frexp(values[start : start + MOST_ROWS])
+        whole = (mantissa * 2.0**53).astype(np.int64)
+        lowest = int(exponent.min())
+        place = exponent - lowest
+        highs = np.bincount(place, weights=(whole >> HALF_BITS).astype(np.float64))  # below 2^53, so exact
+        lows = np.bincount(place, weights=(whole & ((1 << HALF_BITS) - 1)).astype(np.float64))
+        for at in np.flatnonzero((highs != 0) | (lows != 0)).tolist():
+            total += _times_power((int(highs[at]) << HALF_BITS) + int(lows[at]), at + lowest - 53 + LOWEST)
+    return total
+
+
+def from_exact(total: int) -> float:
+    """An exact sum, rounded once."""
+    return total / (1 << LOWEST)
+
+
+def _times_power(value: int, places: int) -> int:
+    """value·2^places; a negative shift (numbers below 2^-1022) drops zeros only."""
+    return value << places if places >= 0 else value >> -places

@@ -1,0 +1,225 @@
+"""Matrices in .npy files, one or many: read where they lie on this machine, from an object store as ranges of bytes."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import BadFile
+from ..files import NPY_START, npy_header, open_regular
+from ..threads import Scratch
+from ..types import FloatArray, IntArray
+from .files import FileMatrix, Mapped, MappedFile, Source
+from .stores import Disk, Found, Remote, Store, reaching
+
+PART_BYTES = 32 << 20  # of a remote file read at a time
+CONNECTIONS = 16  # headers of remote files read at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class NpyFile:
+    """What the header of a .npy file says."""
+
+    path: str  # by which the store opens it
+    size: int  # bytes
+    offset: int  # where the numbers begin
+    rows: int
+    columns: int
+    dtype: np.dtype[Any]
+    fortran: bool  # column by column
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.columns * self.dtype.itemsize
+
+
+def open_npy(store: Store, files: Sequence[Found]) -> NpyMatrix | NpySource:
+    """One matrix from the rows of all files, in their order."""
+    if isinstance(store, Disk):
+        return NpyMatrix(store, agreeing(store, [_local_header(file) for file in files]))
+    assert isinstance(store, Remote)
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        headers = agreeing(store, list(pool.map(lambda file: _remote_header(store, file), files)))
+    for file in headers:
+        if file.fortran and file.columns > 1:
+            raise BadFile(
+                f"{store.shown(file.path)} is in Fortran order, so its rows lie scattered; "
+                "save numpy.ascontiguousarray of it, or copy it to this machine"
+            )
+    return NpySource(store, headers)
+
+
+class NpyMatrix(FileMatrix):
+    """Rows in .npy files of this machine; a part is a file."""
+
+    def __init__(self, store: Disk, files: tuple[NpyFile, ...]) -> None:
+        super().__init__(store.location, _bounds([file.rows for file in files]), files[0].columns, files[0].dtype)
+        self.store, self.files = store, files
+        self._mapped = Mapped()
+
+    def __reduce__(self) -> tuple[type[NpyMatrix], tuple[Disk, tuple[NpyFile, ...]]]:
+        return NpyMatrix, (self.store, self.files)
+
+    def run(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
+        """Contiguous rows, read from one file or several."""
+        parts = self.parts(start, stop)
+        if len(parts) == 1:
+            return self._run(parts[0], start, stop, room)
+        return np.concatenate([self._run(part, start, stop) for part in parts])
+
+    def pick(self, rows: IntArray) -> FloatArray:
+        """Chosen rows, copied."""
+        result = np.empty((len(rows), self.shape[1]), self.dtype)
+        cuts = np.searchsorted(rows, self.bounds)
+        for part in np.flatnonzero(np.diff(cuts)).tolist():
+            where = slice(cuts[part], cuts[part + 1])
+            result[where] = self._mapped.pick(part, self._opener(part), rows[where] - self.bounds[part])
+        return result
+
+    def _run(self, part: int, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
+        low, high = int(self.bounds[part]), int(self.bounds[part + 1])
+        return self._mapped.run(part, self._opener(part), max(start, low) - low, min(stop, high) - low, room)
+
+    def _opener(self, part: int) -> Callable[[], MappedFile]:
+        return partial(map_npy, self.files[part])
+
+
+def mapped_rows(array: np.memmap[Any, Any]) -> NpyMatrix | None:
+    """The rows of a memory-mapped array, read from its file, so that they do not stay in memory.
+
+    None where the file does not hold them as they are: changed copies, columns picked out, a file that is gone.
+    """
+    whole: Any = array._mmap  # type: ignore[attr-defined]
+    rows_follow = array.ndim == 2 and array.flags.c_contiguous and array.size
+    if not rows_follow or whole is None or array.filename is None or array.mode == "c":
+        return None
+    first = np.frombuffer(whole, np.uint8).__array_interface__["data"][0]
+    mapped_from = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
+    offset = mapped_from + array.__array_interface__["data"][0] - first
+    path = Path(array.filename)
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return None
+    if size < offset + array.nbytes:
+        return None
+    rows, columns = array.shape
+    file = NpyFile(str(path.absolute()), size, offset, rows, columns, array.dtype, fortran=False)
+    return NpyMatrix(Disk(str(path)), (file,))
+
+
+def map_npy(file: NpyFile) -> MappedFile:
+    """Map a file that was looked at before, if it is still the same."""
+    try:
+        with open_regular(file.path) as opened:
+            size = os.fstat(opened.fileno()).st_size
+            if size != file.size:
+                raise BadFile(_changed(file.path, f"it had {file.size} bytes and has {size}"))
+            return MappedFile(
+                opened.fileno(), file.offset, (file.rows, file.columns), file.dtype, "F" if file.fortran else "C"
+            )
+    except OSError as error:
+        raise BadFile(_changed(file.path, error.strerror or str(error))) from error
+
+
+class NpySource(Source):
+    """Rows in .npy files of an object store; a part is a range of bytes."""
+
+    def __init__(self, store: Remote, files: tuple[NpyFile, ...]) -> None:
+        self.store, self.files = store, files
+        self.parts = [(file, first, last) for file in files for first, last in _runs(file)]
+        bounds = _bounds([last - first for _, first, last in self.parts])
+        super().__init__(store.location, bounds, files[0].columns, files[0].dtype)
+
+    def __reduce__(self) -> tuple[type[NpySource], tuple[Remote, tuple[NpyFile, ...]]]:
+        return NpySource, (self.store, self.files)
+
+    def blocks(self, part: int) -> Iterator[FloatArray]:
+        """One read of a range."""
+        file, first, last = self.parts[part]
+        shown, wanted = self.store.shown(file.path), (last - first) * file.row_bytes
+        try:
+            with self.store.open(file.path) as opened:
+                if (size := opened.size()) != file.size:
+                    raise BadFile(_changed(shown, f"it had {file.size} bytes and has {size}"))
+                content = opened.read_at(wanted, file.offset + first * file.row_bytes)
+        except OSError as error:
+            raise BadFile(_changed(shown, str(error))) from error
+        if len(content) != wanted:
+            raise BadFile(_changed(shown, f"{wanted} bytes were asked for and {len(content)} came"))
+        yield np.frombuffer(content, file.dtype).reshape(last - first, file.columns)
+
+
+def parse_header(start: bytes, file: Found, shown: str) -> NpyFile:
+    """What the first bytes of a .npy file say of it; refused where the rest cannot be read in blocks."""
+    try:
+        header = npy_header(start)
+    except ValueError as error:
+        raise BadFile(f"{shown} cannot be read as a plain .npy array: {error}") from error
+    shape, dtype = header.shape, header.dtype
+    if dtype.hasobject:
+        raise BadFile(
+            f"{shown} is no plain .npy array: it holds pickled objects, which are never loaded; save a float matrix"
+        )
+    if dtype.names is not None:
+        raise BadFile(f"{shown} holds records ({', '.join(dtype.names)}), not a matrix of numbers")
+    if len(shape) != 2:
+        raise BadFile(f"{shown} must be a matrix (images × columns), but has shape {shape}")
+    made = NpyFile(file.path, file.size, header.offset, shape[0], shape[1], dtype, header.fortran)
+    if made.offset + made.rows * made.row_bytes > made.size:
+        there = f"{made.size - made.offset} of {made.rows * made.row_bytes} bytes"
+        raise BadFile(f"{shown} is no whole plain .npy array: it is cut short, {there} are there; write it again")
+    return made
+
+
+def agreeing(store: Store, files: list[NpyFile]) -> tuple[NpyFile, ...]:
+    """The files, if all have the same columns and the same kind of number."""
+    first = files[0]
+    for file in files:
+        for what in ("columns", "dtype"):
+            one, other = getattr(first, what), getattr(file, what)
+            if one != other:
+                raise BadFile(
+                    f"the shards of a matrix must have the same {what}, but {store.shown(first.path)} has {one} "
+                    f"and {store.shown(file.path)} has {other}"
+                )
+    return tuple(files)
+
+
+def _local_header(file: Found) -> NpyFile:
+    try:
+        with open_regular(file.path) as opened:
+            start = opened.read(NPY_START)
+    except OSError as error:
+        raise BadFile(f"{file.path} cannot be read: {error.strerror or error}") from error
+    return parse_header(start, file, file.path)
+
+
+def _remote_header(store: Remote, file: Found) -> NpyFile:
+    with reaching(store), store.open(file.path) as opened:
+        start = opened.read_at(min(NPY_START, file.size), 0)
+    return parse_header(start, file, store.shown(file.path))
+
+
+def _runs(file: NpyFile) -> Iterator[tuple[int, int]]:
+    """Rows of a file in runs of about PART_BYTES; one run, empty, of a file without rows."""
+    step = max(1, PART_BYTES // max(1, file.row_bytes))
+    for first in range(0, max(1, file.rows), step):
+        yield first, min(first + step, file.rows)
+
+
+def _bounds(sizes: list[int]) -> IntArray:
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+
+
+def _changed(shown: str, how: str) -> str:
+    return f"{shown} cannot be read any more, though it could be when it was opened: {how}"

@@ -1,0 +1,193 @@
+"""CIFAR-10 and CIFAR-100 from their official binary files: pixels uint8 (N, 32, 32, 3) in the official order.
+
+In: the folder, its parent, or the .tar.gz, which is read where it lies; or nothing, and the user's cache is looked in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadFile
+from ..files import open_regular
+from ..types import IntArray, Progress, unheard
+from .download import Limits, Source, cache_folder, fetch, open_members
+from .pool import POOLS, LabelledImages, Pool
+
+SIDE = 32
+PIXELS = 3 * SIDE * SIDE
+NAMES_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a CIFAR is laid out: files of records, each some label bytes and then the red, green and blue planes."""
+
+    name: str
+    source: Source
+    train: tuple[str, ...]
+    test: str
+    names: str
+    labels: tuple[int, ...]  # how many values each label byte may have; the last is the class
+    train_records: int  # per file
+    test_records: int
+
+    @property
+    def record(self) -> int:
+        """Bytes of one image and its labels."""
+        return len(self.labels) + PIXELS
+
+    def bytes_of(self, file: str) -> int:
+        """The size that a file must have, or, for the names, may have at most."""
+        if file == self.names:
+            return NAMES_BYTES
+        return self.record * (self.test_records if file == self.test else self.train_records)
+
+
+CIFAR10 = Layout(
+    name="cifar10",
+    source=Source(
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530",
+        "cifar-10-batches-bin", Limits(bytes=400_000_000, members=50),
+    ),
+    train=tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
+    test="test_batch.bin",
+    names="batches.meta.txt",
+    labels=(10,),
+    train_records=10_000,
+    test_records=10_000,
+)  # fmt: skip
+CIFAR100 = Layout(
+    name="cifar100",
+    source=Source(
+        "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "md5:03b5dce01913d631647c71ecec9e9cb8",
+        "cifar-100-binary", Limits(bytes=400_000_000, members=50),
+    ),
+    train=("train.bin",),
+    test="test.bin",
+    names="fine_label_names.txt",
+    labels=(20, 100),
+    train_records=50_000,
+    test_records=10_000,
+)  # fmt: skip
+
+
+@POOLS.register("cifar10")
+def cifar10(path: Path | None = None, *, download: bool = False, report: Progress = unheard) -> Pool:
+    """CIFAR-10: 50,000 training and 10,000 test images in 10 classes."""
+    return read_cifar(CIFAR10, find_cifar(CIFAR10, path, download=download, report=report))
+
+
+@POOLS.register("cifar100")
+def cifar100(path: Path | None = None, *, download: bool = False, report: Progress = unheard) -> Pool:
+    """CIFAR-100: 50,000 training and 10,000 test images in 100 (fine) classes."""
+    return read_cifar(CIFAR100, find_cifar(CIFAR100, path, download=download, report=report))
+
+
+def find_cifar(layout: Layout, path: Path | None, *, download: bool = False, report: Progress = unheard) -> Path:
+    """The folder with the files, or the archive; fetched where it is missing and may be."""
+    root = cache_folder() if path is None else path
+    if root.is_file():
+        return root
+    for folder in (root, root / layout.source.folder):
+        if (folder / layout.test).exists():
+            return folder
+    if (root / layout.source.name).is_file():
+        return root / layout.source.name
+    if download:
+        return fetch(layout.source, root, report)
+    raise BadFile(
+        f"no {layout.name} at {root}: neither {layout.source.folder}/ nor {layout.source.name} is there; "
+        f"pass download=True, or put there what {layout.source.url} gives"
+    )
+
+
+def read_cifar(layout: Layout, path: Path) -> Pool:
+    """Read every file once, each into its place."""
+    train, test = (_Half.empty(files, layout) for files in (layout.train, (layout.test,)))
+    names: tuple[str, ...] = ()
+    for file, content in _contents(layout, path):
+        if file == layout.names:
+            names = _names(content, layout.labels[-1], path, file)
+            continue
+        half = test if file == layout.test else train
+        half.place(file, _records(content, layout, path, file))
+    return Pool(layout.name, train.images(names), test.images(names))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Half:
+    """The training or the test set while it is being read."""
+
+    files: tuple[str, ...]
+    pixels: NDArray[np.uint8]  # (N, 32, 32, 3)
+    labels: IntArray  # (N,)
+
+    @classmethod
+    def empty(cls, files: tuple[str, ...], layout: Layout) -> _Half:
+        number = sum(layout.bytes_of(file) // layout.record for file in files)
+        return cls(files, np.empty((number, SIDE, SIDE, 3), np.uint8), np.empty(number, np.int64))
+
+    def place(self, file: str, records: NDArray[np.uint8]) -> None:
+        at = self.files.index(file) * len(records)
+        where = slice(at, at + len(records))
+        planes = records[:, -PIXELS:].reshape(-1, 3, SIDE, SIDE)
+        self.pixels[where] = planes.transpose(0, 2, 3, 1)  # the one copy
+        self.labels[where] = records[:, -PIXELS - 1]
+
+    def images(self, names: tuple[str, ...]) -> LabelledImages:
+        return LabelledImages(self.pixels, self.labels, names)
+
+
+def _contents(layout: Layout, path: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file that is needed, from a folder or an archive; a missing one is an error."""
+    wanted = {*layout.train, layout.test, layout.names}
+    for file, content in (_from_archive if path.is_file() else _from_folder)(layout, path, wanted):
+        wanted.remove(file)
+        yield file, content
+    if wanted:
+        raise BadFile(f"{path} has no {min(wanted)}; it must hold the {layout.name} files of {layout.source.url}")
+
+
+def _from_folder(layout: Layout, folder: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
+    for file in sorted(wanted):
+        if (folder / file).exists():
+            try:
+                with open_regular(folder / file) as stream:
+                    yield file, stream.read(layout.bytes_of(file) + 1)  # one more shows that it is too long
+            except OSError as error:
+                raise BadFile(f"cannot read {folder / file}: {error.strerror}") from error
+
+
+def _from_archive(layout: Layout, archive: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
+    with open_members(archive, layout.source.limits) as members:
+        for member in members:
+            file = PurePosixPath(member.name).name
+            if file in wanted and not member.is_folder:
+                with member.open() as stream:
+                    yield file, stream.read(layout.bytes_of(file) + 1)
+
+
+def _records(content: bytes, layout: Layout, path: Path, file: str) -> NDArray[np.uint8]:
+    """The records of a file, (n, record), with labels in their range."""
+    if len(content) != layout.bytes_of(file):
+        relation = "more" if len(content) > layout.bytes_of(file) else f"{len(content):,}"
+        raise BadFile(f"{path / file} must have {layout.bytes_of(file):,} bytes, but has {relation}; fetch it again")
+    records = np.frombuffer(content, np.uint8).reshape(-1, layout.record)
+    for place, values in enumerate(layout.labels):
+        bad = np.flatnonzero(records[:, place] >= values)
+        if len(bad):
+            label = records[bad[0], place]
+            raise BadFile(f"{path / file} gives image {bad[0]} the label {label}, but labels end at {values - 1}")
+    return records
+
+
+def _names(content: bytes, classes: int, path: Path, file: str) -> tuple[str, ...]:
+    names = tuple(content.decode("utf-8", "replace").split())
+    if len(names) != classes or len(set(names)) != classes:
+        raise BadFile(f"{path / file} must name {classes} classes, but has {len(set(names))} different names")
+    return names

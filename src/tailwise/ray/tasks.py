@@ -1,0 +1,220 @@
+"""The trials of an experiment as Ray tasks: a plan in, the same files as on processes out.
+
+The folder of the results must be seen by every machine at the same path. A task whose worker dies is begun again by
+Ray, and goes on with the cycles that are on the disk.
+
+Predictions as a Ray Data pipeline: pieces of shards in, answers out, in whatever order they are ready.
+
+A row of the dataset is a whole block of images, so that it does not matter how Ray cuts and joins its batches.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import pickle
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadFile
+from ..experiments.runner import GLANCE, RunTasks, Task, Watcher, tell_end, tell_failure, work
+from ..experiments.store import Store
+from ..experiments.trials import Row, Trial
+from ..experiments.workers import failure_words
+from ..inference.pipeline import Answer, Fault, Job, ask, decode_block
+from ..inference.saved_learner import Predictor, SavedLearner, open_learner
+from ..inference.sources import InputShard, Piece
+from ..learners.learner import one_core
+from .cluster import connect, ray_module
+
+RETRIES = 3  # of a task whose worker died
+
+
+def on_ray(engine: str, *, cpus: int | None = None) -> RunTasks:
+    """Run tasks on a cluster, which is started or joined only if there are any; `cpus` are those of one we start."""
+
+    def run_tasks(plan: list[Task], store: Store, watchers: tuple[Watcher, ...]) -> dict[str, str]:
+        if not plan:
+            return {}
+        with connect(engine, cpus=cpus):
+            return _Run(Store(store.folder.resolve()), watchers).all(plan)
+
+    return run_tasks
+
+
+class Mailbox:
+    """An actor that holds what tasks say of their progress until somebody asks."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, float, str]] = []
+
+    def put(self, fingerprint: str, done: float, what: str) -> None:
+        """Keep a line."""
+        self.lines.append((fingerprint, done, what))
+
+    def take(self) -> list[tuple[str, float, str]]:
+        """All lines since the last time."""
+        lines, self.lines = self.lines, []
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the files of a run are: paths in an experiment may be relative to the folder that it was begun in."""
+
+    store: Store
+    home: Path
+
+    def enter(self) -> None:
+        """Refuse on a machine that does not see the results."""
+        if not self.store.folder.is_dir():
+            raise BadFile(
+                f"{socket.gethostname()} sees no folder {self.store.folder}; on a cluster the results must lie where "
+                "every machine sees them at the same path: give such a folder as --out"
+            )
+        with suppress(OSError):  # absolute paths do without
+            os.chdir(self.home)
+
+
+def do_task(task: Task, place: Place, mailbox: Any) -> list[Row]:  # noqa: ANN401 - a handle of an actor
+    """In a worker."""
+    place.enter()
+    fingerprint = task.trial.fingerprint
+    return work(task, place.store, lambda done, what: mailbox.put.remote(fingerprint, done, what))
+
+
+class _Run:
+    """Tasks that are under way."""
+
+    def __init__(self, store: Store, watchers: tuple[Watcher, ...]) -> None:
+        self.ray = ray_module()
+        self.watchers, self.place = watchers, Place(store, Path.cwd())
+        self.mailbox = self.ray.remote(num_cpus=0, max_restarts=-1)(Mailbox).remote()
+        self.task = self.ray.remote(num_cpus=1, max_retries=RETRIES)(do_task)
+        self.trials: dict[str, Trial] = {}
+        self.running: dict[Any, Task] = {}
+        self.failed: dict[str, str] = {}
+
+    def all(self, plan: list[Task]) -> dict[str, str]:
+        """Do every task, and those that can begin after it."""
+        self.trials = {task.trial.fingerprint: task.trial for first in plan for task in (first, *first.then)}
+        for first in plan:
+            self._begin(first)
+        while self.running:
+            ended, _ = self.ray.wait(list(self.running), timeout=GLANCE)
+            self._pass_on()
+            for reference in ended:
+                self._end(reference)
+        return self.failed
+
+    def _begin(self, task: Task) -> None:
+        self.running[self.task.remote(task, self.place, self.mailbox)] = task
+
+    def _end(self, reference: Any) -> None:  # noqa: ANN401 - a reference of Ray
+        task = self.running.pop(reference)
+        try:
+            tell_end(task, self.ray.get(reference), self.watchers)
+        except self.ray.exceptions.RayTaskError as error:
+            tell_failure(task, failure_words(error.cause), self.watchers, self.failed)
+        except self.ray.exceptions.RayError as error:
+            lost = f"its worker died {RETRIES + 1} times, the last time so: {str(error).splitlines()[0]}"
+            tell_failure(task, lost, self.watchers, self.failed)
+        for other in task.then:  # where a model failed, its trials fail with the same words
+            self._begin(other)
+
+    def _pass_on(self) -> None:
+        """Hand over what tasks have said; a mailbox that is lost takes no trial with it."""
+        with suppress(self.ray.exceptions.RayError):
+            for fingerprint, done, what in self.ray.get(self.mailbox.take.remote()):
+                for watcher in self.watchers:
+                    watcher.line(self.trials[fingerprint], done, what)
+
+
+COLUMN = "rows"
+MOST_TASKS = 2_000  # one that is lost is done again from its start, but a million would keep Ray busy with itself
+
+
+def answers_on_ray(job: Job, shards: list[InputShard], workers: int) -> Iterator[Answer | Fault]:
+    """Read, decode and ask on at most `workers` cores of the cluster; a task whose worker dies is done again by Ray."""
+    data: Any = importlib.import_module("ray.data")
+    pieces = [{COLUMN: pickle.dumps(piece)} for shard in shards for piece in shard.pieces]
+    if not pieces:
+        return
+    with _silent(data):
+        # Tasks rather than actors: a worker keeps the model all the same, and there is no pool of actors to start.
+        tasks = min(len(pieces), MOST_TASKS)
+        answers = data.from_items(pieces, override_num_blocks=tasks).map_batches(
+            Asking(job), batch_size=1, batch_format="pyarrow", num_cpus=1,
+            compute=data.TaskPoolStrategy(min(workers, tasks)),
+        )  # fmt: skip
+        for table in answers.iter_batches(batch_size=None, batch_format="pyarrow"):
+            yield from _unpacked(table)
+
+
+class Asking:
+    """What a worker does to a piece: read it, decode it and ask about it, block by block."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __call__(self, table: Any) -> Iterator[Any]:  # noqa: ANN401 - tables of pyarrow, which has no types
+        """A table of pieces in, a table of one answer for each of their blocks out."""
+        with one_core():
+            for piece in _unpacked(table):
+                yield from map(_packed, self._answers(piece))
+
+    def _answers(self, piece: Piece) -> Iterator[Answer | Fault]:
+        try:
+            predictor = _opened(self.job.learner)
+        except BadFile as error:
+            yield Fault(piece.shard, f"{error}; every machine must see the learner at the same path")
+            return
+        try:
+            for block in self.job.source.blocks(piece):
+                yield ask(predictor, decode_block(block, self.job.learner.size), self.job)
+        except BadFile as error:
+            yield Fault(piece.shard, str(error))
+
+
+_learners: dict[str, Predictor] = {}  # of this worker: one at most, by its checksum
+
+
+def _opened(saved: SavedLearner) -> Predictor:
+    if saved.checksum not in _learners:
+        _learners.clear()
+        _learners[saved.checksum] = open_learner(saved)
+    return _learners[saved.checksum]
+
+
+def _packed(row: object) -> Any:  # noqa: ANN401 - a table of pyarrow, which has no types
+    import pyarrow
+
+    return pyarrow.table({COLUMN: pyarrow.array([pickle.dumps(row)], pyarrow.large_binary())})
+
+
+def _unpacked(table: Any) -> Iterator[Any]:  # noqa: ANN401 - a table of pyarrow, which has no types
+    """What was packed; only our own workers write it, and Ray would pickle it anyway."""
+    for row in table.column(COLUMN):
+        yield pickle.loads(row.as_buffer())
+
+
+@contextmanager
+def _silent(data: Any) -> Iterator[None]:  # noqa: ANN401 - the module
+    """No progress bars and no log on the terminal: both would run into our own."""
+    context, log = data.DataContext.get_current(), logging.getLogger("ray.data")
+    wanted = {"enable_progress_bars": False, "print_on_execution_start": False}
+    before, level = {name: getattr(context, name) for name in wanted}, log.level
+    log.setLevel(logging.ERROR)
+    for name, value in wanted.items():
+        setattr(context, name, value)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        for name, value in before.items():
+            setattr(context, name, value)

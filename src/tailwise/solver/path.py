@@ -1,0 +1,298 @@
+"""The spread of scores in any unit: what one image can gain or lose, and so the unit of λ.
+
+"auto" is a share of it. The paper's grid of λ is (0, 3] for entropy, whose range is log C; for other scores it is
+stretched by their spread. A score of −1e9 for rows to leave out, or of +1e9 for rows to take, says nothing of that
+spread: such rows are cut off.
+
+Choosing λ, the price of one image of imbalance in units of score: by our rule, the paper's (PAPER §6), or a wish.
+
+Ours ("auto") is a share of the spread of the scores, and needs no solve. The paper's and wishes look at how the l1 loss
+falls along a sweep: in exact solutions it never rises with λ, so the smallest λ that meets them is found by bisection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from ..errors import TargetUnreachable
+from ..inputs import real_number
+from ..matrix.shards import Column
+from ..targets import Ranges
+from ..types import Float64Array, Shortfall
+from .program import Effort, Program, Report, Solution, silent
+from .solver import solve
+
+SAMPLED_ROWS = 1 << 17
+CUT_OFF = 10.0  # a jump in the sorted scores that is so many times larger than all other differences together
+CUT_OFF_EQUAL = 1e6  # the same where all rows on the kept side have one score, in units of that score or of 1
+TRIMMED = 0.01  # of the rows that are left, at either end
+
+
+def score_scale(costs: Column, budget: int) -> float:
+    """What λ = 1 is for scores −u, relative to entropy; judged by a sample where the rows are many."""
+    return scale_of(*_scores_seen(costs, budget), costs.rows.classes)
+
+
+def spread_of(costs: Column, budget: int) -> float:
+    """What one image can gain or lose in score, for scores −u; 1 where all are equal."""
+    return score_spread(*_scores_seen(costs, budget)) or 1.0
+
+
+def _scores_seen(costs: Column, budget: int) -> tuple[Float64Array, int]:
+    """The scores, or a sample of them, and how many of them a batch would have."""
+    size = costs.rows.size
+    if size <= SAMPLED_ROWS:
+        return -costs.values(), budget
+    sample = costs.at(np.random.default_rng(0).integers(0, size, SAMPLED_ROWS))
+    return -sample, -(-budget * SAMPLED_ROWS // size)
+
+
+def scale_of(scores: Float64Array, budget: int, classes: int) -> float:
+    """The spread of scores over that of entropy, log C; 1 where there is no spread.
+
+    >>> f"{scale_of(np.linspace(0, 1, 101), 1, 2):.4f}"
+    '1.4283'
+    """
+    spread = score_spread(scores, budget)
+    return spread / float(np.log(classes)) if spread > 0 and classes > 1 else 1.0
+
+
+def score_spread(scores: Float64Array, budget: int) -> float:
+    """The range of the scores without 1 % at either end and without rows that are cut off from the others.
+
+    Where the best b are fewer than 2 % their median is the upper end: it is among these rows that λ decides.
+
+    >>> score_spread(np.append(np.linspace(0, 1, 101), [-1e9, -1e9]), budget=1)
+    0.99
+    """
+    ordered = _without_cut_off(np.sort(scores), budget)
+    if not len(ordered):
+        return 0.0
+    trimmed = int(TRIMMED * len(ordered))
+    best = ordered[len(ordered) - 1 - min(trimmed, max(0, budget - 1) // 2)]
+    spread = float(best - ordered[trimmed])
+    return spread if spread > 0 else float(ordered[-1] - ordered[0])
+
+
+def _without_cut_off(ordered: Float64Array, budget: int) -> Float64Array:
+    """Ascending scores without those below, or above, a jump that dwarfs all other differences.
+
+    Rows below it are to be left out if a whole batch lies above it; else the rows above it are to be taken in any case.
+    """
+    while len(ordered) > 2:
+        jumps = np.diff(ordered)
+        at = int(jumps.argmax()) + 1
+        kept = ordered[at:] if len(ordered) - at >= budget else ordered[:at]
+        others = float(ordered[-1] - ordered[0]) - float(jumps[at - 1])
+        least = CUT_OFF * others if kept[-1] > kept[0] else CUT_OFF_EQUAL * max(1.0, abs(float(kept[0])))
+        if jumps[at - 1] <= least:
+            break
+        ordered = kept
+    return ordered
+
+
+Balance: TypeAlias = "float | str"
+"""λ ≥ 0, "auto" (our rule), "paper" (the paper's rule), or a wish such as "within 5%"."""
+
+GRID_STEPS = 30
+GRID_END = 3.0  # the paper sweeps λ over (0, 3] with entropy scores
+WISH_END = 30.0
+WISH_STEPS = 12
+RULE_SHARE = 0.01
+AUTO_SHARE = 0.1  # of the spread of the scores: what "auto" pays for one image of balance (benchmarks/LOG.md)
+LATE = 0.8  # of the sweep: where "paper" takes a λ beyond it, the l1 loss still fell near the end
+FAR_OFF = 0.05  # of the budget: a batch of "auto" farther from its target than this says so
+RULES = ("auto", "paper")
+WISH = re.compile(r"^\s*within\s+(\d+(?:\.\d+)?)\s*%\s*$")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sweep:
+    """Solves one program at many λ, each once, starting from the duals of the nearest λ solved before."""
+
+    program: Program
+    effort: Effort
+    seed: int
+    report: Report = silent
+    found: dict[float, Solution] = field(default_factory=dict)
+
+    def at(self, lam: float) -> Solution:
+        """The solution at one λ."""
+        if lam not in self.found:
+            program, warm = self.program.at(lam), self.nearest_duals(lam)
+            self.found[lam] = solve(program, self.effort, seed=self.seed, warm=warm)
+            self.report(f"λ = {lam:.4g}: l1 {self.l1_at(lam):.4g}")
+        return self.found[lam]
+
+    def l1_at(self, lam: float) -> float:
+        """Distance of the expected counts from the target at one λ."""
+        return self.program.ranges.distance(self.program.rows.total(self.at(lam).indices))
+
+    def nearest_duals(self, lam: float) -> Float64Array | None:
+        """Duals of the nearest λ > 0 that is solved; None where there is none."""
+        solved = [other for other in self.found if other > 0]
+        return self.found[min(solved, key=lambda other: abs(other - lam))].duals if solved else None
+
+
+def quick_effort(time_limit: float | None = None) -> Effort:
+    """Enough for a rule: a gap of 1e-3, and a short search where swaps alone do not reach it."""
+    return Effort(gap=1e-3, time_limit=time_limit, restarts=2, kicks=0, nodes=0)
+
+
+def paper_grid(scale: float) -> Float64Array:
+    """λ over (0, 3], times the scale of the scores."""
+    return scale * GRID_END * np.arange(1, GRID_STEPS + 1) / GRID_STEPS
+
+
+def rule_threshold(loss_at_zero: float, least_loss: float) -> float:
+    """L1_min + 1 %·(L1(0) − L1_min): at or below it the l1 loss counts as having stopped falling."""
+    return least_loss + RULE_SHARE * max(0.0, loss_at_zero - least_loss)
+
+
+def paper_lam(l1_at: Callable[[float], float], grid: Float64Array, program: Program) -> float:
+    """The λ of "paper" on an ascending grid, λ > 0; 0 where there is nothing to balance.
+
+    This is the one place that decides: `select`, `balance_path` and the strategies all ask here.
+    """
+    return settled_lam(l1_at, grid) if len(grid) and program.steerable else 0.0
+
+
+def settled_lam(l1_at: Callable[[float], float], grid: Float64Array) -> float:
+    """The paper's rule: the smallest λ on the grid after which the l1 loss no longer falls, to 1 %; by bisection.
+
+    Solved to a gap, l1 can rise a little from one λ to the next. Bisection then ends at a λ that meets the limit, while
+    the last one below it that was looked at does not.
+
+    >>> settled_lam(lambda lam: max(0.0, 1.0 - lam), paper_grid(1.0))
+    1.0
+    """
+    limit = rule_threshold(l1_at(0.0), l1_at(float(grid[-1])))
+    low, high = -1, len(grid) - 1  # the loss at grid[high] meets the limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if l1_at(float(grid[middle])) <= limit else (middle, high)
+    return float(grid[high])
+
+
+def wished_lam(
+    l1_at: Callable[[float], float], scale: float, allowed: float, describe: Callable[[float], str]
+) -> float:
+    """The smallest λ (to 2 %) whose l1 loss is at most `allowed`; an error with numbers where none is.
+
+    >>> f"{wished_lam(lambda lam: 1.0 / (1.0 + lam), 1.0, 0.5, str):.1f}"
+    '1.0'
+    """
+    if l1_at(0.0) <= allowed:
+        return 0.0
+    low, high = 0.0, WISH_END * scale
+    least = l1_at(high)
+    if least > allowed:
+        raise TargetUnreachable(describe(least))
+    for _ in range(WISH_STEPS):
+        middle = (low + high) / 2 if low else high / 4
+        low, high = (low, middle) if l1_at(middle) <= allowed else (middle, high)
+        if low and high / low < 1.02:
+            break
+    return high
+
+
+def parse_balance(balance: Balance) -> float | str:
+    """λ as a number, or the words of a rule or a wish, checked."""
+    if isinstance(balance, str):
+        text = balance.strip()
+        if text in RULES or WISH.match(text):
+            return text
+        with suppress(ValueError):  # it is rejected below, as it was given
+            balance = float(text)
+    return real_number(balance, "balance", "a number ≥ 0, 'auto', 'paper', or a wish such as 'within 5%'")
+
+
+@dataclass(frozen=True, slots=True)
+class Lam:
+    """The λ that a balance setting means, and what limited it.
+
+    Attributes
+    ----------
+    value: λ.
+    rule: "auto" or "paper" where one of these chose it; else empty.
+    capped: λ is the most that the rule pays, so that the batch may have stopped short of its target.
+    """
+
+    value: float
+    rule: str = ""
+    capped: bool = False
+
+    def note(self, away: float, budget: int) -> str:
+        """One plain sentence where the limit kept a batch from its target; else empty.
+
+        `away` is the l1 distance of its expected counts from the target beyond what no batch could avoid.
+
+        >>> Lam(0.5, "auto", capped=True).note(12.0, 60).split(": ")[0]
+        "balance 'auto' pays at most λ = 0.5 per image"
+        """
+        if not self.capped or (self.rule == "auto" and away <= FAR_OFF * budget):
+            return ""
+        limits = {"auto": "pays at most λ = {:.4g} per image", "paper": "took λ = {:.4g}, near the end of its sweep"}
+        limit = limits[self.rule].format(self.value)
+        return (
+            f"balance '{self.rule}' {limit}: expected counts stay {away:.3g} images from the target in all "
+            f"({100 * away / budget:.3g} % of the budget). For more balance give a number above {self.value:.4g}."
+        )
+
+
+def find_lam(
+    balance: Balance, l1_at: Callable[[float], float], program: Program, *, scale: float, spread: float | None = None
+) -> Lam:
+    """Turn a balance setting into λ.
+
+    `scale` is what λ = 1 is relative to entropy, for sweeps; `spread` what one image can gain or lose in score, for
+    "auto": where it is not given, the scale.
+    """
+    setting = parse_balance(balance)
+    if isinstance(setting, float):
+        return Lam(setting)
+    if not program.steerable:
+        return Lam(0.0)
+    if setting == "auto":
+        return Lam(AUTO_SHARE * (scale if spread is None else spread), "auto", capped=True)
+    if setting == "paper":
+        grid = paper_grid(scale)
+        lam = paper_lam(l1_at, grid, program)
+        return Lam(lam, "paper", capped=lam >= LATE * grid[-1])
+    wish = WISH.match(setting)
+    assert wish is not None  # parse_balance let it through
+    share = float(wish[1]) / 100
+    forced = unavoidable_l1(program)
+
+    def describe(least: float) -> str:
+        closest = 100 * (least - forced) / program.budget
+        return (
+            f"asked for expected counts {setting} of the target, but the closest batch is {closest:.1f} % away; "
+            f"wish for 'within {np.ceil(closest):.0f}%' or change the target"
+        )
+
+    return Lam(wished_lam(l1_at, scale, forced + share * program.budget, describe))
+
+
+def unavoidable_l1(program: Program) -> float:
+    """The l1 distance that the budget alone forces: the target may ask for more, or for less, than b in all."""
+    return forced_l1(program.ranges, program.budget)
+
+
+def forced_l1(ranges: Ranges, budget: int, unreachable: Sequence[Shortfall] = ()) -> float:
+    """An l1 distance that no batch can undercut, given the classes that the pool cannot fill.
+
+    >>> target = np.array([4.0, 6.0])
+    >>> forced_l1(Ranges(target, target), 10), forced_l1(Ranges(target, target), 10, [Shortfall(1, 6.0, 1.0)])
+    (0.0, 10.0)
+    """
+    short = sum(one.wanted - one.reachable for one in unreachable)
+    spare = sum(max(0.0, float(ranges.high[one.cls]) - one.reachable) for one in unreachable)
+    missing = max(0.0, short, float(ranges.low.sum()) - budget)
+    return missing + max(0.0, budget - float(ranges.high.sum()) + spare)

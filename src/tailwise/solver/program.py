@@ -1,0 +1,260 @@
+"""The problem: min_z uᵀz + λ·dist(Pᵀz, [low, high])  s.t. 1ᵀz = b, z ∈ {0,1}^N  (PAPER §3).
+
+A `Program` is the data of it, a `Solution` an integer z with a bound that proves how good it is.
+
+Can the target be reached at all? Per class, the most that any batch of b rows can expect, in numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from ..errors import SolverFailed
+from ..matrix.shards import Column, Rows
+from ..targets import Ranges
+from ..types import BoolArray, Float64Array, IntArray, Shortfall, gap_between
+
+Report: TypeAlias = Callable[[str], None]
+
+
+def silent(_message: str) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """One selection problem."""
+
+    rows: Rows  # P (N, C)
+    cost: Column  # u, smaller = more wanted
+    budget: int
+    lam: float
+    ranges: Ranges  # low, high (C,)
+
+    def at(self, lam: float) -> Program:
+        """The same problem with another λ."""
+        return replace(self, lam=lam)
+
+    def value(self, indices: IntArray) -> float:
+        """uᵀz + λ·dist(Pᵀz, [low, high]) for the rows chosen."""
+        return self.measure(indices).value
+
+    def measure(self, indices: IntArray, counts: Float64Array | None = None) -> Measured:
+        """The objective of the rows chosen and how far it can be trusted; `counts` (C,) stand in for Pᵀz if given."""
+        costs = self.cost.at(indices)
+        expected = self.rows.total(indices) if counts is None else counts
+        balance, size = self.lam * self.ranges.distance(expected), float(np.abs(costs).sum())
+        terms = size + self.lam * float((self.ranges.low + self.ranges.high + expected).sum())
+        return Measured(float(costs.sum()) + balance, size + balance, ROUNDINGS * EPSILON * terms)
+
+    def hidden(self, indices: IntArray) -> float:
+        """The most by which the value of a batch may be larger than `value`: 0 but for a sparse softmax."""
+        return self.hidden_cost(indices) + self.hidden_distance(indices)
+
+    def hidden_cost(self, indices: IntArray) -> float:
+        """The most by which uᵀz may be larger; it is never smaller."""
+        return float(self.cost.hidden.at(indices).sum()) if self.cost.hidden else 0.0
+
+    def hidden_distance(self, indices: IntArray) -> float:
+        """The most by which λ·dist(Pᵀz, ·) may be larger or smaller."""
+        if not self.rows.sparse or self.lam == 0:
+            return 0.0
+        return self.lam * float(self.rows.hidden_l1().at(indices).sum())
+
+    @property
+    def separable(self) -> bool:
+        """True where balance costs nothing or only one batch exists: the b cheapest rows are optimal.
+
+        One class is not enough: rows may sum to 1 ± 1e-3, so that Pᵀz differs from batch to batch.
+        """
+        return self.lam == 0 or self.budget in (0, self.rows.size)
+
+    @property
+    def steerable(self) -> bool:
+        """Whether λ can change the picks for the better: not where one batch exists, or one class."""
+        return 0 < self.budget < self.rows.size and self.rows.classes > 1
+
+
+EPSILON = 2.0**-53  # relative error of one rounding
+ROUNDINGS = 128  # that a term of the objective goes through at most; sums are pairwise
+PROVEN = 1e-6  # a gap below one in a million is called optimal
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The objective of a batch in float64."""
+
+    value: float
+    magnitude: float  # Σ|u| of the picks + λ·dist: the terms of the value without their signs
+    rounding: float  # by which the value may be wrong
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """An integer solution, its value, and a lower bound on every solution's value."""
+
+    indices: IntArray  # (b,) best first
+    objective: float
+    bound: float
+    gap: float
+    status: str
+    duals: Float64Array  # y (C,), for a warm start
+    hidden: float = 0.0  # by how much the objective may be larger, where the softmax is sparse
+
+
+def certify(
+    indices: IntArray, measured: Measured, bound: float, duals: Float64Array, *,
+    hidden: float = 0.0, margin: float = 0.0, effort: Effort | None = None,
+) -> Solution:  # fmt: skip
+    """A solution with its gap and status; `margin` is what was taken off the bound for rounding errors.
+
+    A bound above the objective by more than rounding explains is wrong, and would be a false certificate.
+    """
+    slack = measured.rounding + margin
+    if bound > measured.value + slack:
+        raise SolverFailed(
+            f"the solver computed a lower bound of {bound!r}, but found a batch with the objective {measured.value!r}; "
+            "please report this with the input"
+        )
+    bound = min(bound, measured.value)  # the rest is rounding
+    gap = gap_between(measured.value + hidden, bound, measured.magnitude, slack)
+    return Solution(indices, measured.value, bound, gap, _status(gap, effort), duals, hidden)
+
+
+def _status(gap: float, effort: Effort | None) -> str:
+    if gap <= PROVEN:
+        return "optimal"
+    if effort is not None and gap <= effort.gap:
+        return "within gap"
+    return "time limit" if effort is not None and effort.expired else "best found"
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard to try: the gap wanted, a deadline, how often the search starts anew and is kicked.
+
+    Work is counted in restarts and nodes, not in seconds, so that the same call gives the same picks on a slow and on
+    a fast machine; only a `time_limit` that is hit can change them.
+    """
+
+    gap: float = 1e-4
+    time_limit: float | None = None
+    restarts: int = 6
+    kicks: int = 100
+    nodes: int = 2_000
+    started: float = field(default_factory=time.perf_counter)
+
+    @classmethod
+    def for_gap(cls, gap: float, time_limit: float | None) -> Effort:
+        """A gap below 1e-4 asks for the last digits: more of everything."""
+        if gap >= 1e-4:
+            return cls(gap, time_limit)
+        return cls(gap, time_limit, restarts=6, kicks=1_100, nodes=20_000)
+
+    def since(self, started: float) -> Effort:
+        """The same effort, its clock having started earlier."""
+        return replace(self, started=started)
+
+    def restarts_with(self, classes: int) -> int:
+        """Fewer restarts where each costs more, so that the search takes about as long for any number of classes."""
+        return math.ceil(self.restarts / (1 + classes / 1000))
+
+    def kicks_with(self, classes: int) -> int:
+        """Fewer kicks where each costs more."""
+        return math.ceil(self.kicks / (1 + classes / 10))
+
+    @property
+    def expired(self) -> bool:
+        """True once the time limit is used up."""
+        return self.time_limit is not None and self.seconds_left <= 0
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the deadline; inf without one."""
+        if self.time_limit is None:
+            return np.inf
+        return self.time_limit - (time.perf_counter() - self.started)
+
+
+COLUMNS_AT_ONCE = 4
+SURE = 0.5  # a probability that is enough to call a row one of the class
+SHORT = 1e-3  # relative; smaller shortfalls are the noise of rounding to whole picks
+FEW_BLOCKS = 16  # one in so many blocks of rows is looked at first
+SAMPLED_ROWS, SAMPLED_ELEMENTS = 8_192, 1 << 22
+DEVIATIONS = 5.0  # of a rank in the sample, within which the rank in the pool almost surely lies
+
+
+def shortfalls(rows: Rows, budget: int, ranges: Ranges, expected: Float64Array) -> tuple[Shortfall, ...]:
+    """Classes whose target exceeds the sum of their b largest probabilities, the farthest from it first.
+
+    `expected` (C,) is what a batch of this size has: classes that got enough can be reached. A part of the rows shows
+    that most others can be reached as well, one read of all rows shows it of more, and one more what the rest can have.
+    """
+    missing = ranges.low - expected  # (C,)
+    short = np.flatnonzero(missing > SHORT * np.maximum(1.0, ranges.low))
+    short = short[np.argsort(-missing[short], kind="stable")]
+    if 0 < budget < rows.size and len(short):
+        for every in (FEW_BLOCKS, 1):
+            short = short[~_surely_reached(rows, budget, ranges.low[short], short, every)]
+        most = sums_of_largest(rows, budget, short)
+    else:
+        most = expected[short]  # there is one batch
+    return tuple(
+        Shortfall(int(cls), float(ranges.low[cls]), max(0.0, float(reachable)))
+        for cls, reachable in zip(short, most, strict=True)
+        if reachable < ranges.low[cls] * (1 - SHORT)
+    )
+
+
+def _surely_reached(rows: Rows, budget: int, low: Float64Array, classes: IntArray, every: int) -> BoolArray:
+    """Whether rows with more than one half for a class reach its target: all of them, or b that have at least that.
+
+    One in `every` blocks of rows is looked at.
+    """
+    if not len(classes):
+        return np.zeros(0, dtype=bool)
+    counts, sums = rows.above(classes, SURE, every)
+    reached: BoolArray = np.where(counts <= budget, sums, SURE * budget) >= low
+    return reached
+
+
+def sums_of_largest(rows: Rows, budget: int, classes: IntArray) -> Float64Array:
+    """The sum of the b largest probabilities of each class, (k,), from one read; 0 < b < N.
+
+    A sample says between which two probabilities the b-th largest lies. What is larger than both is summed, and only
+    what lies between them is ranked. If the sample was wrong the whole column is ranked: a read for every four columns.
+    """
+    if not len(classes):
+        return np.empty(0)
+    result, floor, ceiling = np.full(len(classes), np.nan), *_brackets(rows, budget, classes)
+    known = np.flatnonzero(floor >= 0)
+    if len(known):
+        parts = rows.between(classes[known], floor[known], ceiling[known])
+        for place, part in zip(known.tolist(), parts, strict=True):
+            result[place] = part.sum_of_largest(budget)
+    for start in range(0, len(left := np.flatnonzero(np.isnan(result))), COLUMNS_AT_ONCE):
+        places = left[start : start + COLUMNS_AT_ONCE]
+        columns = rows.minus_classes(classes[places].tolist())
+        result[places] = [-column.sum_of_smallest(budget)[0] for column in columns]
+    return result
+
+
+def _brackets(rows: Rows, budget: int, classes: IntArray) -> tuple[Float64Array, Float64Array]:
+    """A floor and a ceiling of the b-th largest probability of each class, (k,) each, almost surely.
+
+    Both are probabilities that occur. The ceiling is inf where few rows are picked, the floor −1 where almost all are.
+    """
+    size = min(rows.size, max(1_000, min(SAMPLED_ROWS, SAMPLED_ELEMENTS // rows.classes)))
+    sample = rows.take(np.linspace(0, rows.size - 1, size, dtype=np.int64))[:, classes]  # (m, k)
+    rank = budget * size / rows.size
+    slack = DEVIATIONS * np.sqrt(rank * (1 - rank / size)) + 2 if size < rows.size else 0.0
+    above, below = size - int(np.floor(rank - slack)), size - int(np.ceil(rank + slack))  # ranks in ascending order
+    sample = np.partition(sample, [max(0, below), min(size - 1, above)], axis=0)
+    floor = sample[below] if below >= 0 else np.full(len(classes), -1.0)
+    return floor, sample[above] if above < size else np.full(len(classes), np.inf)
