@@ -175,3 +175,9 @@ def test_dropout_passes_that_do_not_fit_are_refused() -> None:
     for bad in (np.zeros((SIZE, CLASSES)), np.zeros((3, SIZE, 2)), np.full((2, SIZE, CLASSES), np.nan)):
         with pytest.raises(BadInput, match="mc_proba"):
             make("bald").select(replace(predictions(), mc_proba=bad), BUDGET)
+
+
+def test_every_strategy_has_a_title_of_its_own() -> None:
+    titles = [vars(kind).get("title", "") for kind in map(STRATEGIES.__getitem__, STRATEGIES)]
+    assert all(titles)
+    assert len(set(titles)) == len(titles)

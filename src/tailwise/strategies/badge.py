@@ -37,6 +37,7 @@ class Badge(Base):
     """
 
     name: ClassVar[str] = "badge"
+    title: ClassVar[str] = "BADGE"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings")
 
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:

@@ -51,6 +51,7 @@ class BalancedBoundary(Base):
     conflicts: str = "exact"
     copies: bool = False
     name: ClassVar[str] = "base"
+    title: ClassVar[str] = "BASE"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -66,6 +66,7 @@ class Boundary(Base):
     """Mean confidence below which it is, too: a model that is mostly wrong does not know where its borders are."""
 
     name: ClassVar[str] = "boundary"
+    title: ClassVar[str] = "Boundary"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
     def __post_init__(self) -> None:

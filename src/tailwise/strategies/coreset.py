@@ -393,6 +393,8 @@ class CoreSet(Base):
     """A limit on the search that, unlike `time_limit`, gives the same picks on every machine."""
 
     name: ClassVar[str] = "coreset"
+    title: ClassVar[str] = "CoreSet"
+    rank: ClassVar[int] = 6
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
     def __post_init__(self) -> None:

@@ -38,6 +38,7 @@ class DropQuery(Base):
     """The share of passes that must disagree with the prediction without dropout."""
 
     name: ClassVar[str] = "dropquery"
+    title: ClassVar[str] = "DropQuery"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "mc_proba")
 
     def __post_init__(self) -> None:

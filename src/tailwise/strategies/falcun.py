@@ -34,6 +34,7 @@ class Falcun(Base):
     """γ: 0 draws at random; the larger, the more surely the most relevant image is drawn."""
 
     name: ClassVar[str] = "falcun"
+    title: ClassVar[str] = "Falcun"
     softmax_score: ClassVar[str | None] = "margin"
 
     def __post_init__(self) -> None:

@@ -133,6 +133,7 @@ class Galaxy(Base):
     """
 
     name: ClassVar[str] = "galaxy"
+    title: ClassVar[str] = "GALAXY"
     needs: ClassVar[tuple[str, ...]] = ("proba", "labelled_proba", "labelled_labels")
     reads_labels: ClassVar[bool] = True
     softmax_score: ClassVar[str | None] = "margin"
@@ -224,6 +225,7 @@ class Direct(Base):
     """
 
     name: ClassVar[str] = "direct"
+    title: ClassVar[str] = "DIRECT"
     needs: ClassVar[tuple[str, ...]] = ("proba", "labelled_proba", "labelled_labels")
     reads_labels: ClassVar[bool] = True
     softmax_score: ClassVar[str | None] = "margin"

@@ -56,6 +56,7 @@ class MaxHerding(Base):
     many are drawn in proportion to their weights."""
 
     name: ClassVar[str] = "maxherding"
+    title: ClassVar[str] = "MaxHerding"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
     def __post_init__(self) -> None:
@@ -155,6 +156,7 @@ class UHerding(MaxHerding):
     model; balance always counts the probabilities as given."""
 
     name: ClassVar[str] = "uherding"
+    title: ClassVar[str] = "UHerding"
     softmax_score: ClassVar[str | None] = "margin"
 
     def __post_init__(self) -> None:
@@ -199,6 +201,7 @@ class Refine(Base):
     share: float = 0.5
 
     name: ClassVar[str] = "refine"
+    title: ClassVar[str] = "Refine"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
     def __post_init__(self) -> None:

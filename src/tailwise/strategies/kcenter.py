@@ -295,6 +295,8 @@ class KCenter(Base):
     """1: exact. More: two rounds, candidates from each of so many parts of the pool, then the picks among those."""
 
     name: ClassVar[str] = "kcenter"
+    title: ClassVar[str] = "KCenter"
+    rank: ClassVar[int] = 3
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
     def __post_init__(self) -> None:

@@ -37,6 +37,7 @@ class Pcb(Base):
     """Which image of a class: "random", or "uncertain", the one with the smallest margin."""
 
     name: ClassVar[str] = "pcb"
+    title: ClassVar[str] = "PCB"
     softmax_score: ClassVar[str | None] = "margin"
 
     def __post_init__(self) -> None:

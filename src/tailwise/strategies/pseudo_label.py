@@ -70,6 +70,9 @@ class PseudoLabel(Base):
     """Entropy, balanced by counting each sample for its most probable class alone."""
 
     name: ClassVar[str] = "entropy-l1-pseudo-label"
+    title: ClassVar[str] = "Entropy-L1-Pseudo-Label"
+    rank: ClassVar[int] = 7
+    classical: ClassVar[str] = "entropy"
     softmax_score: ClassVar[str | None] = "entropy"
 
     def choose(self, task: Task, _predictions: Predictions, costs: Column) -> Selection:

@@ -197,6 +197,12 @@ class Base(ABC):
     shards: int | None = None
 
     name: ClassVar[str]
+    title: ClassVar[str]
+    """The display name in reports."""
+    rank: ClassVar[int] = 100
+    """The position in reports; strategies of equal rank follow each other by name."""
+    classical: ClassVar[str] = ""
+    """The name of the strategy that this one is at λ = 0; "": itself."""
     needs: ClassVar[tuple[str, ...]] = ("proba",)
     reads_labels: ClassVar[bool] = False
     """Whether it asks an oracle for the labels of picks before the batch is complete."""

@@ -40,6 +40,7 @@ class TypiClust(Base):
 
     most_clusters: int = 500
     name: ClassVar[str] = "typiclust"
+    title: ClassVar[str] = "TypiClust"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
 
     def __post_init__(self) -> None:
@@ -205,6 +206,7 @@ class Tcm(Base):
     `labelled_embeddings`, whichever is more."""
 
     name: ClassVar[str] = "tcm"
+    title: ClassVar[str] = "TCM"
     needs: ClassVar[tuple[str, ...]] = ("proba", "embeddings", "labelled_embeddings")
     softmax_score: ClassVar[str | None] = "margin"
 

@@ -32,6 +32,8 @@ class Entropy(ScoreStrategy):
     """The most uncertain samples by the entropy of their softmax."""
 
     name: ClassVar[str] = "entropy"
+    title: ClassVar[str] = "Entropy"
+    rank: ClassVar[int] = 2
     scale: ClassVar[float | None] = 1.0
     softmax_score: ClassVar[str | None] = "entropy"
 
@@ -42,6 +44,8 @@ class LeastConfidence(ScoreStrategy):
     """Samples whose most probable class is improbable."""
 
     name: ClassVar[str] = "least-confidence"
+    title: ClassVar[str] = "Least confidence"
+    rank: ClassVar[int] = 9
     softmax_score: ClassVar[str | None] = "least-confidence"
 
 
@@ -51,6 +55,8 @@ class Margin(ScoreStrategy):
     """Samples whose two most probable classes are close."""
 
     name: ClassVar[str] = "margin"
+    title: ClassVar[str] = "Margin"
+    rank: ClassVar[int] = 8
     softmax_score: ClassVar[str | None] = "margin"
 
 
@@ -60,6 +66,8 @@ class Random(ScoreStrategy):
     """A uniformly random batch; with balance, random scores beside the l1 term."""
 
     name: ClassVar[str] = "random"
+    title: ClassVar[str] = "Random"
+    rank: ClassVar[int] = 1
 
     def scores(self, task: Task, _predictions: Predictions) -> Float64Array:
         """Uniform numbers in [0, 1): the b largest are a uniformly random batch."""
@@ -73,6 +81,8 @@ class Bald(ScoreStrategy):
     """Samples on which dropout passes disagree; balance uses the softmax with dropout off."""
 
     name: ClassVar[str] = "bald"
+    title: ClassVar[str] = "BALD"
+    rank: ClassVar[int] = 5
     needs: ClassVar[tuple[str, ...]] = ("proba", "mc_proba")
 
     def scores(self, task: Task, predictions: Predictions) -> Float64Array:
@@ -100,6 +110,8 @@ class Vaal(ScoreStrategy):
     """Samples least like the labelled set, by VAAL's discriminator: u is its probability of "labelled"."""
 
     name: ClassVar[str] = "vaal"
+    title: ClassVar[str] = "VAAL"
+    rank: ClassVar[int] = 4
     needs: ClassVar[tuple[str, ...]] = ("proba", "labelledness")
 
     def scores(self, task: Task, predictions: Predictions) -> Float64Array:
