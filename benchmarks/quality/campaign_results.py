@@ -154,12 +154,13 @@ def _page(rows: Sequence[Measured]) -> list[str]:
     plans = {row.plan for row in rows}
     settings = sorted({row.settings for row in rows if row.method == TAILWISE})
     lines = [
-        "# Whole campaigns on real images",
+        "# Complete campaigns on real images",
         "",
         f"CIFAR-10 with a long tail, {', '.join(sorted(plans))}: the rarest class is a twentieth as common as the "
-        "commonest. Labelled over the HTTP API, exported as folders, learnt elsewhere: logistic regression of "
-        "scikit-learn on the same features, tested on 2,000 images, 200 of each class. "
-        f"Tailwise: {'; '.join(settings)}. Mean ± standard deviation over seeds; gains are paired by seed.",
+        "commonest. The images are labelled over the HTTP API and exported as folders; then scikit-learn's logistic "
+        "regression is trained on the same features and tested on 2,000 other images, 200 of each class. "
+        f"Tailwise: {'; '.join(settings)}. Mean ± standard deviation over {len({row.seed for row in rows})} seeds; "
+        "gains are paired by seed.",
         "",
         "Written by `python -m benchmarks.quality.campaign --data FOLDER` (the binary files of CIFAR-10).",
         "",
