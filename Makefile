@@ -11,7 +11,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two pr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format types unit browser bench-speed bench-quality bench-faults screens clean
+.PHONY: help demo test coverage lint format tables types unit browser bench-speed bench-quality bench-faults screens clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,9 +32,12 @@ lint: .venv/dev.stamp ## Check style and formatting
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 
-format: .venv/dev.stamp ## Format the code and mend what can be mended by rule
+format: .venv/dev.stamp ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix $(SOURCES)
 	@$(BIN)/ruff format $(SOURCES)
+
+tables: .venv/dev.stamp ## Write the tables in docs/ that follow from the registries
+	@$(BIN)/python docs/tables.py
 
 types: .venv/dev.stamp ## Check types
 	@$(BIN)/mypy --strict

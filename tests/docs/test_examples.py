@@ -1,4 +1,6 @@
-"""The examples in README.md and docs/*.md run: ```python blocks as one program per page, `$ tailwise …` lines in order.
+"""The examples in README.md, CONTRIBUTING.md and docs/*.md run.
+
+The ```python blocks of a page are one program, its `$ tailwise …` lines are run in order.
 
 A block after `<!-- not run: reason -->` is left out; without a reason that is a fault.
 """
@@ -17,8 +19,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tailwise.formats import FORMATS
+from tailwise.learners import LEARNERS
+from tailwise.pools import POOLS
+from tailwise.strategies import STRATEGIES
+
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)")
 NOT_RUN = re.compile(r"^\s*<!--\s*not run:(?P<reason>.*?)-->\s*$")
@@ -127,6 +134,13 @@ def workdir(tmp_path: Path, scans: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path
 
 
+@pytest.fixture
+def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an example registers is gone after it."""
+    for registry in (STRATEGIES, LEARNERS, POOLS, FORMATS):
+        monkeypatch.setattr(registry, "_items", dict(registry._items))
+
+
 @pytest.fixture(scope="session")
 def ran() -> list[list[str]]:
     """The commands that were run so far."""
@@ -137,7 +151,7 @@ def page_id(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.usefixtures("workdir")
+@pytest.mark.usefixtures("workdir", "own_registries")
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_the_python_examples_of_a_page_run(page: Path) -> None:
     run_python(page)

@@ -1,25 +1,30 @@
-"""The tables in docs/strategies.md are those of the registries, and every command stands in docs/cli.md."""
+"""The tables in docs/ are those of the registries, and every command is in docs/cli.md."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 import typer
 
 from tailwise.cli.app import app
 from tailwise.cli.output import CODES
-from tailwise.report.tables import score_markdown, strategy_markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def between_marks(name: str) -> str:
-    page = (DOCS / "strategies.md").read_text(encoding="utf-8")
-    found = re.search(rf"<!-- {name}: .*? -->\n(.*?)\n<!-- end -->", page, re.DOTALL)
-    assert found is not None, f"docs/strategies.md has no part marked {name}"
-    return found[1]
+def tables_module() -> ModuleType:
+    """docs/tables.py, which `make tables` runs."""
+    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
@@ -32,12 +37,18 @@ def commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
             yield from ((f"{name} {own}", one) for own, one in inner.items())
 
 
-def test_the_strategy_table_is_current() -> None:
-    assert between_marks("strategies") == strategy_markdown()
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_the_tables_of_a_page_are_current(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert tables_module().current(text) == text, "run `make tables`"
 
 
-def test_the_score_table_is_current() -> None:
-    assert between_marks("scores") == score_markdown()
+def test_a_table_that_is_not_current_is_written_again() -> None:
+    tables = tables_module()
+    page = (DOCS / "strategies.md").read_text(encoding="utf-8")
+    made = [match["function"] for match in tables.TABLE.finditer(page)]
+    assert made == ["strategy_markdown", "score_markdown"]
+    assert tables.current(page.replace("| `badge` |", "| `bagde` |")) == page
 
 
 def test_every_command_and_every_option_is_documented() -> None:

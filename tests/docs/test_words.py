@@ -12,7 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Pages below docs/results/*/ are written by commands from results: correct the commands instead.
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md")), DOCS / "results" / "README.md"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.glob("*.md")),
+    DOCS / "results" / "README.md",
+]
 
 # Pattern of what we do not write (whole words, any case; a space also matches a line break) → what we write instead.
 BANNED = {
