@@ -19,13 +19,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tailwise.files import csv_bytes, write_whole
-from tailwise.report.curves import COLOURS, GREY
+from tailwise.report.curves import BLUE, GREY
 from tailwise.report.figures import FULL, POOL, ROUND, STYLE, figure_bytes, legend_below, new_figure
 from tailwise.report.tables import number, with_spread
 
 TAILWISE, RANDOM, EVERYTHING = "tailwise", "random", "all labels"
 LOOK: dict[str, dict[str, Any]] = {
-    TAILWISE: {"color": COLOURS["entropy"], "marker": "o"},
+    TAILWISE: {"color": BLUE, "marker": "o"},
     RANDOM: {"color": GREY, "marker": "x"},
 }
 CSV, TABLE, FIGURE = "results.csv", "table.md", "campaign.png"

@@ -27,7 +27,7 @@ from benchmarks.quality.leaderboard.statistics import (
     overall,
     trials_in,
 )
-from tailwise.report.names import BASE_OF, strategy_shown
+from tailwise.report.names import classical_form, strategy_title
 
 ADJUSTED, PLAIN = Measure("adjusted", MEAN), Measure("balanced", MEAN)
 ADJUSTED_END, PLAIN_END = Measure("adjusted", END), Measure("balanced", END)
@@ -72,7 +72,7 @@ class Analysis:
         """
         field = [
             one for one in self.methods
-            if (one == self.default or not one.settings or one.strategy in BASE_OF)
+            if (one == self.default or not one.settings or classical_form(one.strategy) != one.strategy)
             and 2 * sum(bool(trials_in(self.trials, one, cell)) for cell in self.cells) >= len(self.cells)
         ]  # fmt: skip
         return mean_ranks(self.trials, field, self.cells, ADJUSTED)
@@ -126,6 +126,6 @@ def name_of(method: Method) -> str:
     >>> name_of(Method("entropy", "auto")), name_of(Method("kcenter")), name_of(Method("kcenter", "0.3 parts=4"))
     ('Entropy-CB', 'KCenter', 'KCenter-CB (0.3 parts=4)')
     """
-    behind = "" if method.balance == "0" or method.strategy in BASE_OF else "-CB"
+    behind = "" if method.balance == "0" or classical_form(method.strategy) != method.strategy else "-CB"
     others = method.settings.removeprefix("auto").strip()
-    return strategy_shown(method.strategy) + behind + (f" ({others})" if others else "")
+    return strategy_title(method.strategy) + behind + (f" ({others})" if others else "")

@@ -30,7 +30,7 @@ from benchmarks.quality.leaderboard.statistics import (
     overall,
     trials_in,
 )
-from tailwise.report.names import BASE_OF
+from tailwise.report.names import classical_form
 from tailwise.report.tables import DASH, Cell, Grid, markdown, merge_down, number, with_spread
 
 
@@ -121,7 +121,7 @@ def balance_table(analysis: Analysis) -> str:
     """What balance adds to each strategy; empty where no strategy ran with and without."""
     lines = []
     for method in [one for one in analysis.methods if one.settings == "auto"]:
-        base = Method(BASE_OF.get(method.strategy, method.strategy))
+        base = Method(classical_form(method.strategy))
         if base in analysis.trials:
             found = [overall(analysis.trials, method, base, analysis.cells, one) for one in (ADJUSTED, PLAIN, TAIL)]
             cells = [(_strong(one), Cell(number(100 * one.worst, 1, sign=True))) for one in found]

@@ -15,7 +15,6 @@ from .curves import counts_figure, curve_figure, gain_figure, histogram_figure, 
 from .figures import path_figure
 from .names import (
     NOT_THE_PAPERS,
-    PSEUDO,
     Condition,
     Method,
     PoolSweep,
@@ -23,10 +22,11 @@ from .names import (
     file_stem,
     method_order,
     published_gain,
-    strategy_shown,
+    strategy_title,
 )
 from .summary import Results, curves, gains
 
+PSEUDO = "entropy-l1-pseudo-label"
 MAIN = ("random", "entropy", "kcenter", "vaal", "bald")
 HISTOGRAM_FACTOR = 0.3  # the imbalance of the paper's Fig. 2 and 3
 BARS = "Bars: standard deviation over seeds, drawn a little beside one another."
@@ -231,14 +231,14 @@ def _curve_plate(
     measure: str = "accuracy",
 ) -> Plate:  # fmt: skip
     methods = [one for one in _methods(results, study) if one.strategy in strategies]
-    absent = [strategy_shown(one) for one in ("random", "entropy", "kcenter", "vaal") if one not in strategies]
+    absent = [strategy_title(one) for one in ("random", "entropy", "kcenter", "vaal") if one not in strategies]
     note = f" No rows of {', '.join(absent)}." if absent and name == "accuracy" else ""
     return Plate(f"{name}-{study.stem}", title, caption + note, lambda: curve_figure(results, study, methods, measure))
 
 
 def _missing(results: Results, condition: Condition, keys: Sequence[tuple[str, bool]]) -> str:
     absent = [(s, b) for s, b in keys if results.find(condition, s, balanced=b) is None]
-    names = [strategy_shown(strategy) + ("-CB" if balanced else "") for strategy, balanced in absent]
+    names = [strategy_title(strategy) + ("-CB" if balanced else "") for strategy, balanced in absent]
     return f"rows of {', '.join(names)}" if names else ""
 
 

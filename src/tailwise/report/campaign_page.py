@@ -24,7 +24,7 @@ from ..files import write_whole
 from ..types import Progress, unheard
 from .campaign_story import RoundStory, Story, read_story, stamp
 from .experiment import CSS, FIGURE_KINDS, write_table
-from .names import strategy_shown
+from .names import strategy_title
 from .tables import DASH, Cell, Grid, html, number
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _class_grid(story: Story) -> Grid:
 def _round_grid(story: Story) -> Grid:
     body, records = [], []
     for one in story.rounds:
-        method = strategy_shown(one.strategy) + (" (cold start)" if one.cold_start else "")
+        method = strategy_title(one.strategy) + (" (cold start)" if one.cold_start else "")
         shown = (method, stamp(one.opened_at), stamp(one.closed_at), f"{one.done:,} of {one.images:,}")
         body.append(_cells(f"round {one.id}", *shown))
         records.append((one.id, one.strategy, one.balance, one.opened_at, one.closed_at or "", one.images, one.done))

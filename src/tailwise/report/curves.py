@@ -1,11 +1,8 @@
-"""Learning curves of an experiment: results in; matplotlib Figures with one panel per imbalance out.
+"""Figures of an experiment: learning curves, gains, class histograms, expected against true counts.
 
 Dashed and hollow = classical, solid and filled = class-balanced, one colour and marker per strategy, Random in grey;
-bars = standard deviation. Colours are those of Okabe and Ito, told apart also by the colour-blind.
-
-Class histograms of an experiment, and expected against true counts: results in, matplotlib Figures out.
-
-Each histogram is one seed's, so that a tail chosen by chance is not blurred.
+bars = standard deviation. The first colours are those of Okabe and Ito, which colour-blind people can distinguish.
+A histogram shows one seed, so that a tail chosen by chance is not blurred.
 """
 
 from __future__ import annotations
@@ -30,22 +27,17 @@ from ..experiments.trials import Row
 from ..targets import l1_score
 from ..types import Float64Array
 from .figures import FAINT, FULL, INK, MANY_CLASSES, NOTE, POOL, ROUND, STYLE, class_axis, legend_below, new_figure
-from .names import Condition, Method, Study, method_order, published_gain, strategy_shown
+from .names import Condition, Method, Study, method_order, published_gain, report_order, strategy_title
 from .summary import Curve, Gain, Results, curve, gains, has_counts
 
-GREY = "#7b838c"
-COLOURS = {
-    "random": GREY, "entropy": "#0072b2", "kcenter": "#d55e00", "vaal": "#009e73", "bald": "#cc79a7",
-    "coreset": "#e69f00", "entropy-l1-pseudo-label": "#56b4e9", "margin": "#8a6d1a", "least-confidence": "#5d3a9b",
-    "maxherding": "#117733", "uherding": "#aa4499", "badge": "#661100", "falcun": "#6699cc", "dropquery": "#997700",
-    "tcm": "#ddaa33", "refine": "#004488",
-}  # fmt: skip
-MARKERS = {
-    "random": "x", "entropy": "o", "kcenter": "s", "vaal": "^", "bald": "D", "coreset": "v",
-    "entropy-l1-pseudo-label": "P", "margin": "<", "least-confidence": ">",
-    "maxherding": "p", "uherding": "8", "badge": "d", "falcun": "1", "dropquery": "2", "tcm": "3", "refine": "4",
-}  # fmt: skip
-SPARE_COLOURS = ("#332288", "#882255", "#44aa99", "#999933")
+GREY, BLUE = "#7b838c", "#0072b2"
+# By the position of a strategy in `report_order`; both start again after their last.
+COLOURS = (
+    GREY, BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d1a",
+    "#5d3a9b", "#661100", "#332288", "#882255", "#44aa99", "#997700", "#6699cc", "#999933",
+    "#117733", "#ff6f61", "#004488", "#ddaa33", "#2b2b2b", "#aa4499",
+)  # fmt: skip
+MARKERS = ("x", "o", "s", "^", "D", "v", "P", "<", ">", "p", "8", "d", "1", "2", "3", "4", "h")
 DASHED, SOLID = (0, (3.2, 1.8)), "-"
 VARIANT_MARKERS = ("", "*", "X")
 VARIANTS = (SOLID, (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1.2)))  # several balances or settings of one strategy
@@ -163,21 +155,27 @@ def _share_scale(panels: Sequence[Axes]) -> None:
 
 def _look(method: Method, among: Sequence[Method]) -> dict[str, Any]:
     """Colour and marker by strategy; dashes and filling by balance."""
-    others = sorted({one.strategy for one in among} - COLOURS.keys())
-    spare = SPARE_COLOURS[others.index(method.strategy) % len(SPARE_COLOURS)] if method.strategy in others else ""
-    colour = COLOURS.get(method.strategy, spare)
+    place = _place(method.strategy, among)
+    colour = COLOURS[place % len(COLOURS)]
     plain = not method.balanced
     variants = [one for one in among if one.strategy == method.strategy and one.balanced is method.balanced]
     variant = variants.index(method) % len(VARIANTS)
     return {
         "color": colour,
-        "marker": VARIANT_MARKERS[variant] or MARKERS.get(method.strategy, "h"),
+        "marker": VARIANT_MARKERS[variant] or MARKERS[place % len(MARKERS)],
         "linestyle": (PLAIN_VARIANTS if plain else VARIANTS)[variant],
         "markerfacecolor": "white" if plain else colour,
         "markersize": 6 if variant else 4.4 if method.strategy == "random" else 3.8,
         "markeredgewidth": 1.0,
         "linewidth": 1.3 if plain else 1.6,
     }
+
+
+def _place(strategy: str, among: Sequence[Method]) -> int:
+    """The position of a strategy in the order of reports; those that are not registered here follow by name."""
+    order = report_order()
+    others = sorted({one.strategy for one in among} - set(order))
+    return order.index(strategy) if strategy in order else len(order) + others.index(strategy)
 
 
 def _draw_curve(axes: Axes, one: Curve, measure: str, look: dict[str, Any], shift: float) -> None:
@@ -235,7 +233,7 @@ def _legend_handles(methods: Sequence[Method]) -> list[Line2D]:
     handles = []
     for strategy in dict.fromkeys(one.strategy for one in methods):
         own = [one for one in methods if one.strategy == strategy]
-        name = strategy_shown(strategy) if strategy in paired else own[0].shown
+        name = strategy_title(strategy) if strategy in paired else own[0].shown
         handles.append(_handle(name, _look(own[-1], methods)))
     handles.append(Line2D([], [], color=INK, linewidth=1.3, linestyle=DASHED, label="classical"))
     return [*handles, Line2D([], [], color=INK, linewidth=1.6, label="class-balanced (CB)")]
@@ -341,7 +339,8 @@ def _stack(axes: Axes, method: Method, trial: Sequence[Row], names: Sequence[str
     classes = len(trial[0].counts)
     low = np.zeros(classes)
     _layer(axes, low, _pool_scaled(trial), POOL, width=1.0)
-    shades = _shades(_colour(method), len(trial))
+    colour = DARK if method.strategy == "random" else COLOURS[_place(method.strategy, [method]) % len(COLOURS)]
+    shades = _shades(colour, len(trial))
     for row, shade in zip(trial, shades, strict=True):
         high = np.array(row.counts, dtype=np.float64)
         _layer(axes, low, high, shade, width=0.62)
@@ -359,10 +358,6 @@ def _layer(axes: Axes, low: Float64Array, high: Float64Array, colour: str, width
         axes.stairs(high, edges, baseline=low, fill=True, color=colour, linewidth=0)
     else:
         axes.bar(np.arange(len(low)), high - low, bottom=low, width=width, color=colour, linewidth=0)
-
-
-def _colour(method: Method) -> str:
-    return DARK if method.strategy == "random" else COLOURS.get(method.strategy, SPARE_COLOURS[0])
 
 
 def _shades(colour: str, number: int) -> list[str]:
@@ -406,7 +401,7 @@ def _means(rows: Sequence[Row]) -> Float64Array:
 
 def _scatter(axes: Axes, batches: dict[int, list[Row]], most: float) -> None:
     axes.plot([0, most], [0, most], color=FAINT, linewidth=0.9, zorder=1)
-    for (_, rows), shade in zip(batches.items(), _shades(COLOURS["entropy"], len(batches)), strict=True):
+    for (_, rows), shade in zip(batches.items(), _shades(BLUE, len(batches)), strict=True):
         expected, realised = _means(rows)
         size = 12 if len(expected) <= MANY_CLASSES else 5
         axes.scatter(expected, realised, s=size, color=[shade], linewidth=0, alpha=0.85, zorder=2)
@@ -419,7 +414,7 @@ def _scatter(axes: Axes, batches: dict[int, list[Row]], most: float) -> None:
 
 
 def _counts_legend(figure: Figure, batches: int) -> None:
-    shades = _shades(COLOURS["entropy"], batches)
+    shades = _shades(BLUE, batches)
     handles = [
         Line2D([], [], linestyle="none", marker="o", markersize=4, color=shade, label=f"batch {place + 1}")
         for place, shade in enumerate(shades)

@@ -1,8 +1,6 @@
-"""What things are called in a report, and in which order they stand: conditions, methods, measures, file names.
+"""Names and order of what a report shows: conditions, methods, λ sweeps, and the gains that the paper prints.
 
-The gains that the paper prints in its tables 1 to 3, and which of our results stand beside them.
-
-A λ sweep with the methods that it is compared to: what Fig. 4 is drawn from.
+A strategy says its display name, its rank and its classical form where it is defined.
 """
 
 from __future__ import annotations
@@ -18,35 +16,36 @@ from typing import Any
 import numpy as np
 
 from ..experiments.trials import Row
+from ..strategies import STRATEGIES
 from ..strategies.select import PATH_COLUMNS, BalancePath
 
-SHOWN = {
-    "random": "Random",
-    "entropy": "Entropy",
-    "kcenter": "KCenter",
-    "vaal": "VAAL",
-    "bald": "BALD",
-    "coreset": "CoreSet",
-    "entropy-l1-pseudo-label": "Entropy-L1-Pseudo-Label",
-    "margin": "Margin",
-    "least-confidence": "Least confidence",
-    "typiclust": "TypiClust",
-    "base": "BASE",
-    "boundary": "Boundary",
-    "pcb": "PCB",
-    "galaxy": "GALAXY",
-    "direct": "DIRECT",
-    "maxherding": "MaxHerding",
-    "uherding": "UHerding",
-    "badge": "BADGE",
-    "falcun": "Falcun",
-    "dropquery": "DropQuery",
-    "tcm": "TCM",
-    "refine": "Refine",
-}
-PLACES = {name: place for place, name in enumerate(SHOWN)}
-PSEUDO = "entropy-l1-pseudo-label"
-BASE_OF = {PSEUDO: "entropy"}  # what a strategy is at λ = 0, where that has a name of its own
+
+@cache
+def report_order() -> tuple[str, ...]:
+    """Every registered strategy, in the order of reports: the paper's in its order, then the others by name.
+
+    >>> report_order()[:4]
+    ('random', 'entropy', 'kcenter', 'vaal')
+    """
+    return tuple(sorted(STRATEGIES, key=lambda name: (getattr(STRATEGIES[name], "rank", 100), name)))
+
+
+def strategy_title(strategy: str) -> str:
+    """The display name of a strategy; one that is not registered here keeps its name.
+
+    >>> strategy_title("kcenter"), strategy_title("mine")
+    ('KCenter', 'mine')
+    """
+    return getattr(STRATEGIES[strategy], "title", strategy) if strategy in STRATEGIES else strategy
+
+
+def classical_form(strategy: str) -> str:
+    """The strategy that this one is at λ = 0, where that has a name of its own; otherwise itself.
+
+    >>> classical_form("entropy-l1-pseudo-label"), classical_form("kcenter"), classical_form("mine")
+    ('entropy', 'kcenter', 'mine')
+    """
+    return (getattr(STRATEGIES[strategy], "classical", "") if strategy in STRATEGIES else "") or strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,33 +98,24 @@ class Method:
     @property
     def base_strategy(self) -> str:
         """The strategy whose classical form this one is measured against."""
-        return BASE_OF.get(self.strategy, self.strategy)
+        return classical_form(self.strategy)
 
     @property
     def shown(self) -> str:
         """As people write it: "Entropy-CB", or "KCenter-CB (λ = 0.6, parts 4)" where there are several."""
-        behind, bracket, told_apart = self.label.removeprefix(self.strategy).partition(" (")
-        name = strategy_shown(self.strategy) + behind.replace("-cb", "-CB")
+        behind, bracket, details = self.label.removeprefix(self.strategy).partition(" (")
+        name = strategy_title(self.strategy) + behind.replace("-cb", "-CB")
         if not bracket:
             return name
-        words = told_apart.removesuffix(")").replace("=", " ")
+        words = details.removesuffix(")").replace("=", " ")
         return f"{name} ({'λ = ' if words[:1].isdigit() else ''}{words})"
-
-
-def strategy_shown(strategy: str) -> str:
-    """A strategy as people write it.
-
-    >>> strategy_shown("kcenter"), strategy_shown("mine")
-    ('KCenter', 'mine')
-    """
-    return SHOWN.get(strategy, strategy)
 
 
 def method_order(method: Method) -> tuple[int, str, bool, bool, str, str]:
     """The paper's strategies in its order, others by name; classical, then balanced by the rule, then otherwise."""
-    place = PLACES.get(method.strategy, len(PLACES))
+    order = report_order()
     return (
-        place,
+        order.index(method.strategy) if method.strategy in order else len(order),
         method.strategy,
         method.balanced,
         method.balance not in {"auto", "paper"},
@@ -137,7 +127,7 @@ def method_order(method: Method) -> tuple[int, str, bool, bool, str, str]:
 def study_methods(rows: Iterable[Row]) -> dict[tuple[str, str, str, str, str], Method]:
     """Methods by pool, learner, strategy, balance and settings.
 
-    Balances and settings are told apart only where a study has several of a strategy.
+    Balances and settings appear only where a study has several of a strategy.
     """
     variants: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     for row in rows:
@@ -164,11 +154,11 @@ def method_label(strategy: str, balance: str, *, several: bool = False, settings
     >>> method_label("kcenter", "0.6", several=True, settings="parts=4")
     'kcenter-cb (0.6, parts=4)'
     """
-    always_balanced = strategy in BASE_OF
+    always_balanced = classical_form(strategy) != strategy
     shows_balance = always_balanced if balance == "0" else several
     behind = "" if balance == "0" or always_balanced else "-cb"
-    told_apart = ", ".join([*([balance] if shows_balance else []), *([settings] if settings else [])])
-    return strategy + behind + (f" ({told_apart})" if told_apart else "")
+    details = ", ".join([*([balance] if shows_balance else []), *([settings] if settings else [])])
+    return strategy + behind + (f" ({details})" if details else "")
 
 
 def file_stem(text: str) -> str:
@@ -281,5 +271,5 @@ def sweep_of(content: Mapping[str, Any]) -> PoolSweep:
     compared = content.get("references", {})
     return PoolSweep(
         content["pool"], content["setting"], BalancePath(**columns, chosen=float(content["chosen"])),
-        tuple(Reference(strategy_shown(name), **numbers) for name, numbers in compared.items()),
+        tuple(Reference(strategy_title(name), **numbers) for name, numbers in compared.items()),
     )  # fmt: skip

@@ -10,8 +10,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from tailwise.experiments.trials import Row
-from tailwise.report.curves import COLOURS, GREY, curve_figure, gain_figure
+from tailwise.report.curves import COLOURS, MARKERS, curve_figure, gain_figure
 from tailwise.report.figures import figure_bytes
+from tailwise.report.names import report_order
 from tailwise.report.summary import Results, curve, gains
 
 RowMaker = Callable[..., list[Row]]
@@ -48,10 +49,10 @@ def test_classical_is_dashed_and_balanced_solid_in_the_colour_of_the_strategy(re
     lines = [container[0] for container in whole(results).axes[0].containers]
     methods = results.methods(results.studies[0].conditions[0])
     for line, method in zip(lines, methods, strict=True):
-        assert line.get_color() == COLOURS[method.strategy]
+        assert line.get_color() == COLOURS[report_order().index(method.strategy)]
         assert (line.get_linestyle() == "-") is method.balanced
         assert (line.get_markerfacecolor() == "white") is not method.balanced
-    assert lines[0].get_color() == GREY
+    assert lines[0].get_color() == "#7b838c"
 
 
 def test_the_legend_names_strategies_once_and_explains_the_dashes(results: Results) -> None:
@@ -125,8 +126,18 @@ def test_colours_differ_for_the_red_blind_and_the_green_blind() -> None:
     deutan = np.array(
         [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
     )
-    main = [np.array(to_rgb(COLOURS[name])) for name in ("random", "entropy", "kcenter", "vaal", "coreset")]
+    strategies = ("random", "entropy", "kcenter", "vaal", "coreset")
+    main = [np.array(to_rgb(COLOURS[report_order().index(name)])) for name in strategies]
+        np.array(to_rgb(COLOURS[report_order().index(name)]))
+        for name in ("random", "entropy", "kcenter", "vaal", "coreset")
+    ]
     for blind in (np.eye(3), protan, deutan):
         seen = [blind @ colour for colour in main]
         nearest = min(np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i])
         assert nearest > 0.1
+
+
+def test_every_registered_strategy_has_a_look_of_its_own() -> None:
+    places = range(len(report_order()))
+    looks = {(COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]) for place in places}
+    assert len(looks) == len(places)
