@@ -128,9 +128,6 @@ def test_colours_differ_for_the_red_blind_and_the_green_blind() -> None:
     )
     strategies = ("random", "entropy", "kcenter", "vaal", "coreset")
     main = [np.array(to_rgb(COLOURS[report_order().index(name)])) for name in strategies]
-        np.array(to_rgb(COLOURS[report_order().index(name)]))
-        for name in ("random", "entropy", "kcenter", "vaal", "coreset")
-    ]
     for blind in (np.eye(3), protan, deutan):
         seen = [blind @ colour for colour in main]
         nearest = min(np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i])
