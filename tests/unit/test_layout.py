@@ -31,7 +31,6 @@ RANK = {package: rank for rank, package in enumerate(ORDER)}
 EXCEPTIONS = {  # (file, package): imported when called, never at import
     ("campaign/service.py", "report"),  # Campaign.report and Campaign.serve open what is built on campaigns
     ("campaign/service.py", "web"),
-    ("ray/tasks.py", "inference"),  # what `predict` does with a block, done by a worker
 }
 
 LIBRARY_PACKAGE = {

@@ -31,7 +31,7 @@ from ..ray.cluster import address_of, connect
 from ..types import FloatArray, Progress, unheard
 from .saved_learner import Predictor, SavedLearner, find_learner, open_learner
 from .shard_store import Manifest, ManifestShard, Shard, ShardStore
-from .sources import BLOCK, SHARD_SIZE, Block, InputShard, Picture, Source, digest, open_source, refuse_url
+from .sources import BLOCK, SHARD_SIZE, Block, InputShard, Picture, Piece, Source, digest, open_source, refuse_url
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -330,10 +330,11 @@ def _answers(
         with one_core():
             yield answers_here(job, shards, workers or cores())
     else:
-        from ..ray.tasks import answers_on_ray
+        from ..ray.tasks import map_on_ray
 
+        pieces = [piece for shard in shards for piece in shard.pieces]
         with connect(engine, cpus=workers) as cluster:
-            yield answers_on_ray(job, shards, workers or cluster.cpus)
+            yield map_on_ray(AnswerPiece(job), pieces, workers or cluster.cpus)
 
 
 def answers_here(job: Job, shards: list[InputShard], workers: int) -> Iterator[Answer | Fault]:
@@ -358,6 +359,37 @@ def answers_here(job: Job, shards: list[InputShard], workers: int) -> Iterator[A
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerPiece:
+    """What a worker of a cluster does: it reads, decodes and asks about a piece of a shard, block by block."""
+
+    job: Job
+
+    def __call__(self, piece: Piece) -> Iterator[Answer | Fault]:
+        """One answer for each block, or the reason why the shard cannot be read."""
+        with one_core():
+            try:
+                predictor = _opened_once(self.job.learner)
+            except BadFile as error:
+                yield Fault(piece.shard, f"{error}; every machine must see the learner at the same path")
+                return
+            try:
+                for block in self.job.source.blocks(piece):
+                    yield ask(predictor, decode_block(block, self.job.learner.size), self.job)
+            except BadFile as error:
+                yield Fault(piece.shard, str(error))
+
+
+_predictors: dict[str, Predictor] = {}  # of this process: at most one, by its checksum
+
+
+def _opened_once(saved: SavedLearner) -> Predictor:
+    if saved.checksum not in _predictors:
+        _predictors.clear()
+        _predictors[saved.checksum] = open_learner(saved)
+    return _predictors[saved.checksum]
 
 
 def _blocks(source: Source, shards: list[InputShard]) -> Iterator[Block | Fault]:

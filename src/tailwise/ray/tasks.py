@@ -1,11 +1,6 @@
-"""The trials of an experiment as Ray tasks: a plan in, the same files as on processes out.
+"""Work as Ray tasks: the trials of an experiment, or any function over a list of items.
 
-The folder of the results must be seen by every machine at the same path. A task whose worker dies is begun again by
-Ray, and goes on with the cycles that are on the disk.
-
-Predictions as a Ray Data pipeline: pieces of shards in, answers out, in whatever order they are ready.
-
-A row of the dataset is a whole block of images, so that it does not matter how Ray cuts and joins its batches.
+A task whose worker dies is started again by Ray.
 """
 
 from __future__ import annotations
@@ -15,21 +10,17 @@ import logging
 import os
 import pickle
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import BadFile
 from ..experiments.runner import GLANCE, RunTasks, Task, Watcher, tell_end, tell_failure, work
 from ..experiments.store import Store
 from ..experiments.trials import Row, Trial
 from ..experiments.workers import failure_words
-from ..inference.pipeline import Answer, Fault, Job, ask, decode_block
-from ..inference.saved_learner import Predictor, SavedLearner, open_learner
-from ..inference.sources import InputShard, Piece
-from ..learners.learner import one_core
 from .cluster import connect, ray_module
 
 RETRIES = 3  # of a task whose worker died
@@ -136,59 +127,36 @@ class _Run:
 
 
 COLUMN = "rows"
-MOST_TASKS = 2_000  # one that is lost is done again from its start, but a million would keep Ray busy with itself
+MOST_TASKS = 2_000  # a lost task starts again from its beginning, but a million tasks would keep Ray itself busy
+Item, Result = TypeVar("Item"), TypeVar("Result")
 
 
-def answers_on_ray(job: Job, shards: list[InputShard], workers: int) -> Iterator[Answer | Fault]:
-    """Read, decode and ask on at most `workers` cores of the cluster; a task whose worker dies is done again by Ray."""
-    data: Any = importlib.import_module("ray.data")
-    pieces = [{COLUMN: pickle.dumps(piece)} for shard in shards for piece in shard.pieces]
-    if not pieces:
+def map_on_ray(
+    work: Callable[[Item], Iterable[Result]], items: Sequence[Item], workers: int
+) -> Iterator[Result]:  # fmt: skip
+    """Everything that `work` yields for the items, on at most `workers` cores, in the order in which it is ready.
+
+    A Ray Data pipeline inside a session of `connect`. `work`, the items and the results are pickled. A row of the
+    dataset is one item or one result, so it does not matter how Ray cuts and joins its batches.
+    """
+    if not items:
         return
+    data: Any = importlib.import_module("ray.data")
+
+    def work_on(table: Any) -> Iterator[Any]:  # noqa: ANN401 - tables of pyarrow, which has no types
+        for item in _unpacked(table):
+            yield from map(_packed, work(item))
+
     with _silent(data):
-        # Tasks rather than actors: a worker keeps the model all the same, and there is no pool of actors to start.
-        tasks = min(len(pieces), MOST_TASKS)
-        answers = data.from_items(pieces, override_num_blocks=tasks).map_batches(
-            Asking(job), batch_size=1, batch_format="pyarrow", num_cpus=1,
+        # Tasks rather than actors: workers keep what `work` caches all the same, and no pool of actors has to start.
+        tasks = min(len(items), MOST_TASKS)
+        rows = [{COLUMN: pickle.dumps(item)} for item in items]
+        results = data.from_items(rows, override_num_blocks=tasks).map_batches(
+            work_on, batch_size=1, batch_format="pyarrow", num_cpus=1,
             compute=data.TaskPoolStrategy(min(workers, tasks)),
         )  # fmt: skip
-        for table in answers.iter_batches(batch_size=None, batch_format="pyarrow"):
+        for table in results.iter_batches(batch_size=None, batch_format="pyarrow"):
             yield from _unpacked(table)
-
-
-class Asking:
-    """What a worker does to a piece: read it, decode it and ask about it, block by block."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-    def __call__(self, table: Any) -> Iterator[Any]:  # noqa: ANN401 - tables of pyarrow, which has no types
-        """A table of pieces in, a table of one answer for each of their blocks out."""
-        with one_core():
-            for piece in _unpacked(table):
-                yield from map(_packed, self._answers(piece))
-
-    def _answers(self, piece: Piece) -> Iterator[Answer | Fault]:
-        try:
-            predictor = _opened(self.job.learner)
-        except BadFile as error:
-            yield Fault(piece.shard, f"{error}; every machine must see the learner at the same path")
-            return
-        try:
-            for block in self.job.source.blocks(piece):
-                yield ask(predictor, decode_block(block, self.job.learner.size), self.job)
-        except BadFile as error:
-            yield Fault(piece.shard, str(error))
-
-
-_learners: dict[str, Predictor] = {}  # of this worker: one at most, by its checksum
-
-
-def _opened(saved: SavedLearner) -> Predictor:
-    if saved.checksum not in _learners:
-        _learners.clear()
-        _learners[saved.checksum] = open_learner(saved)
-    return _learners[saved.checksum]
 
 
 def _packed(row: object) -> Any:  # noqa: ANN401 - a table of pyarrow, which has no types
@@ -198,7 +166,7 @@ def _packed(row: object) -> Any:  # noqa: ANN401 - a table of pyarrow, which has
 
 
 def _unpacked(table: Any) -> Iterator[Any]:  # noqa: ANN401 - a table of pyarrow, which has no types
-    """What was packed; only our own workers write it, and Ray would pickle it anyway."""
+    """Unpickle rows; only our own workers write them, and Ray would pickle them anyway."""
     for row in table.column(COLUMN):
         yield pickle.loads(row.as_buffer())
 
