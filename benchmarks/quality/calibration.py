@@ -18,9 +18,9 @@ from tailwise.calibration import misplaced
 from tailwise.files import csv_bytes, write_whole
 from tailwise.learners import LinearLearner
 from tailwise.learners.calibrated import Calibration, fit_calibrated
+from tailwise.processes import one_blas_thread
+from tailwise.softmax import expected_calibration_error
 from tailwise.strategies import make
-from tailwise.temperature import expected_calibration_error
-from tailwise.threads import one_blas_thread
 from tailwise.types import Float64Array, FloatArray, IntArray, Predictions
 
 RESULTS = Path("docs/results/calibration")

@@ -26,9 +26,9 @@ from tailwise.learners import LinearLearner
 from tailwise.pools.features import features
 from tailwise.pools.longtail import exponential_profile, keep_counts
 from tailwise.pools.pool import LabelledImages, Pool
+from tailwise.processes import one_blas_thread
 from tailwise.report.tables import with_spread
 from tailwise.strategies import cold_start, make
-from tailwise.threads import one_blas_thread
 from tailwise.types import IntArray
 
 RESULTS = Path("docs/results/cold-start")

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import BadInput, CalibrationWarning
 from .inputs import class_labels, class_names, in_row_order, per_class, real_array
-from .temperature import (
+from .softmax import (
     estimate_prior,
     expected_calibration_error,
     fit_temperature,
@@ -157,15 +157,11 @@ def softmaxed(logits: Any, name: str) -> Any:  # noqa: ANN401 - arrays, tensors 
 
 def trust_in(
     labelled_proba: object, labels: object, classes: int, names: tuple[Hashable, ...] | None = None
-) -> tuple[Trust, Float64Array] | None:
-    """How a user's probabilities do on labelled rows, and labels per class (C,); None where neither is given.
+) -> tuple[Trust, Float64Array]:
+    """How a user's probabilities do on labelled rows, and labels per class (C,).
 
-    Warns where confidence and accuracy disagree.
-
-    `classes` and `names` are those of the pool.
+    Warns where confidence and accuracy disagree. `classes` and `names` are those of the pool.
     """
-    if labelled_proba is None and labels is None:
-        return None
     if labelled_proba is None or labels is None:
         missing = "labels" if labels is None else "labelled_proba"
         raise BadInput(f"{missing} is missing; give labelled_proba and labels together, or neither")

@@ -18,9 +18,9 @@ from .learners.calibrated import Calibration, fit_calibrated
 from .learners.learner import Learner, Model
 from .learners.vaal import VaalSettings, labelledness
 from .pools.pool import Inputs, LabelledImages
+from .softmax import shift_prior
 from .strategies.strategy import Strategy
 from .targets import Target
-from .temperature import shift_prior
 from .types import BoolArray, Float64Array, FloatArray, Oracle, Predictions, Progress, Selection, unheard
 
 

@@ -1,4 +1,4 @@
-"""What users give: arrays and numbers of any library in, checked numpy arrays and plain numbers out.
+"""What users give: arrays, numbers and names in; checked numpy arrays, plain numbers and registered things out.
 
 Every public function reads its arguments here, so that all of them accept and reject the same things. Nothing but numpy
 is imported: tensors, tables and series are known by what they can do.
@@ -6,15 +6,16 @@ is imported: tensors, tables and series are known by what they can do.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import difflib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from numbers import Real
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import BadInput
+from .errors import BadInput, UnknownName
 from .types import BoolArray, Float64Array, IntArray
 
 LARGEST_SCORE = 1e100  # scores, λ and features: their squares, and sums of a billion, stay far from infinity
@@ -327,3 +328,66 @@ def _known(names: tuple[Hashable, ...] | None, classes: int) -> str:
         f"classes run from 0 to {classes - 1}: the probabilities have no class names; "
         "give them as a DataFrame, or an array in the order of their columns"
     )
+
+
+# -- registered names ------------------------------------------------------------------------------------------------
+
+Item = TypeVar("Item")
+
+
+class Registry(Generic[Item]):
+    """Names → items, in the order of registration.
+
+    >>> colours: Registry[int] = Registry("colour")
+    >>> _ = colours.register("red")(1)
+    >>> colours["red"]
+    1
+    >>> colours["rad"]
+    Traceback (most recent call last):
+    tailwise.errors.UnknownName: no colour is called 'rad'; did you mean 'red'? Known: red
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._items: dict[str, Item] = {}
+
+    def register(self, name: str) -> Callable[[Item], Item]:
+        """A decorator that registers a function or a class under a name."""
+
+        def keep(item: Item) -> Item:
+            if name in self._items:
+                raise ValueError(f"a {self.kind} called {name!r} is registered already")
+            self._items[name] = item
+            return item
+
+        return keep
+
+    def __getitem__(self, name: str) -> Item:
+        if not isinstance(name, str):
+            raise UnknownName(f"{shown(name)} is not the name of a {self.kind}. Known: {', '.join(self._items)}")
+        if name in self._items:
+            return self._items[name]
+        near = difflib.get_close_matches(name, self._items, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise UnknownName(f"no {self.kind} is called {shown(name)}{hint} Known: {', '.join(self._items)}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+def check_settings(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Reject a setting that its owner does not have, and list those that it has.
+
+    >>> check_settings("pool 'digits'", ["size"], [])
+    Traceback (most recent call last):
+    tailwise.errors.BadInput: pool 'digits' has no setting 'size'; its settings are none
+    """
+    names = list(known)
+    if unknown := sorted(set(given) - set(names)):
+        raise BadInput(f"{owner} has no setting {shown(unknown[0])}; its settings are {', '.join(names) or 'none'}")

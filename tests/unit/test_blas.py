@@ -13,7 +13,7 @@ import pytest
 import threadpoolctl
 
 import tailwise
-from tailwise.threads import one_blas_thread
+from tailwise.processes import one_blas_thread
 
 LIBRARIES = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tailwise.errors import BadInput
-from tailwise.temperature import (
+from tailwise.softmax import (
     estimate_prior,
     expected_calibration_error,
     fit_prior,

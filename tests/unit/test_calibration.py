@@ -9,7 +9,7 @@ import pytest
 import tailwise
 from tailwise.calibration import Calibration, unseen_weight
 from tailwise.errors import BadInput
-from tailwise.temperature import (
+from tailwise.softmax import (
     expected_calibration_error,
     fit_temperature,
     share_with_unseen,

@@ -24,8 +24,8 @@ PACKAGE = Path(__file__).parents[2] / "src" / "tailwise"
 ORDER = (
     "__main__", "cli", "tailwise", "web", "inference", "ray", "report", "experiments", "campaign", "cycle",
     "strategies",
-    "formats", "learners", "pools", "solver", "matrix", "calibration", "temperature", "targets", "score", "registry",
-    "processes", "files", "threads", "inputs", "types", "errors", "_version",
+    "formats", "learners", "pools", "solver", "matrix", "calibration", "softmax", "targets", "score",
+    "processes", "files", "inputs", "types", "errors", "_version",
 )  # fmt: skip
 RANK = {package: rank for rank, package in enumerate(ORDER)}
 EXCEPTIONS = {  # (file, package): imported when called, never at import
@@ -200,7 +200,7 @@ def modules() -> list[Module]:
 
 
 def test_the_source_is_found(modules: list[Module]) -> None:
-    assert {"tailwise", "errors", "types", "registry"} <= {module.part for module in modules}
+    assert {"tailwise", "errors", "types", "inputs"} <= {module.part for module in modules}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

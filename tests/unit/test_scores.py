@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailwise.errors import UnknownName
-from tailwise.registry import Registry
+from tailwise.inputs import Registry
 from tailwise.score import SCORES, bald, entropy, least_confidence, margin
 
 

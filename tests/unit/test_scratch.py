@@ -8,8 +8,8 @@ from threading import Barrier
 import numpy as np
 
 from tailwise.matrix.blocks import widen_for_now, widen_half
+from tailwise.processes import Scratch
 from tailwise.score import entropy
-from tailwise.threads import Scratch
 
 
 def test_threads_do_not_share_it() -> None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..learners.linear import Float32Array
+from ..processes import one_blas_thread
 from ..strategies import cold_start, make
-from ..threads import one_blas_thread
 from ..types import Selection
 
 AXES = 64  # on CIFAR-10 features 64 axes give as good a first batch as all 256, to within noise

@@ -23,7 +23,7 @@ from ..files import open_regular
 from ..learners.feature_cache import FeatureCache, Features
 from ..pools.decode import fault, read_pixels
 from ..pools.pool import InputArray
-from ..threads import one_blas_thread
+from ..processes import one_blas_thread
 from ..types import BoolArray, IntArray, Progress, unheard
 from .images import list_folders, quarantine
 from .indexing import MISSING

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import BadFile, BadInput
 from ..files import resolved, usable
-from ..inputs import listed
-from ..registry import check_settings
+from ..inputs import check_settings, listed
 from ..types import Progress, unheard
 from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
 from .classes import Klass, add_class, add_classes, find_class, list_classes, rename_class, restore_class, retire_class

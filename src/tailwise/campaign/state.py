@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..errors import BadFile, BadInput
-from ..inputs import LARGEST_COUNT, shown, whole_number
-from ..registry import check_settings
+from ..inputs import LARGEST_COUNT, check_settings, shown, whole_number
 from .answers import annotators
 from .classes import list_classes
 from .ledger import Ledger, read_meta, write_meta

@@ -17,11 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from ..errors import BadFile, BadInput, UnknownName
 from ..files import is_file, no_file
-from ..inputs import shown
+from ..inputs import Registry, check_settings, shown
 from ..learners import LEARNERS, make_learner
 from ..learners.vaal import VaalSettings
 from ..pools import POOLS
-from ..registry import Registry, check_settings
 from ..solver.path import parse_balance
 from ..strategies import make
 from ..strategies.strategy import DEFAULT, Strategy

@@ -21,11 +21,11 @@ from ..files import write_whole
 from ..learners import make_learner
 from ..learners.learner import Learner, Model
 from ..pools import LabelledImages, Pool, Split, split
+from ..processes import one_blas_thread
 from ..strategies import make
 from ..strategies.select import balance_path
 from ..strategies.strategy import Strategy
 from ..targets import l1_score
-from ..threads import one_blas_thread
 from ..types import Float64Array, IntArray, Predictions, Progress, Selection, unheard
 from .config import Experiment
 from .store import Cycle, Store, is_whole, read_pool, recorded_content

@@ -18,7 +18,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from ..errors import BadFile, BadInput
 from ..files import open_regular
-from ..registry import Registry
+from ..inputs import Registry
 
 Kind: TypeAlias = Literal["label", "other", "skip"]
 KINDS: tuple[Kind, ...] = ("label", "other", "skip")

@@ -15,7 +15,7 @@ import numpy as np
 from ..calibration import USUAL_SPREAD, Calibration, measure_trust, unseen_weight
 from ..errors import BadInput
 from ..pools.pool import Inputs, Subset
-from ..temperature import fit_temperature, shift_prior
+from ..softmax import fit_temperature, shift_prior
 from ..types import Float64Array, FloatArray, IntArray, Progress, unheard
 from .learner import Learner, check_labels
 

@@ -28,9 +28,9 @@ import numpy as np
 
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import write_whole
+from ..inputs import Registry, check_settings
 from ..pools.pool import InputArray, Inputs, read_all
-from ..registry import Registry, check_settings
-from ..threads import one_blas_thread
+from ..processes import one_blas_thread
 from ..types import FloatArray, IntArray, Progress, unheard
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..errors import BadInput
 from ..pools.pool import Inputs
-from ..threads import one_blas_thread
+from ..processes import one_blas_thread
 from ..types import Float64Array, IntArray, Progress, unheard
 from .learner import StoredModel, check_labels, damaged, learner, load_model, save_model
 

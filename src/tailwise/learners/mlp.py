@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import BadInput
 from ..pools.pool import Inputs
-from ..threads import one_blas_thread
+from ..processes import one_blas_thread
 from ..types import IntArray, Progress, unheard
 from .learner import check_labels, learner
 from .linear import Float32Array, Head, Scaling, all_features, check_settings, dropped, load_head, row_weights, softmax

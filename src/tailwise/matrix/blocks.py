@@ -1,22 +1,22 @@
-"""A long array is worked on in blocks, on all cores, with the same result every time.
+"""Blocks of rows: worked on by all cores, checked, multiplied and summed, with the same result every time.
 
-Sums that do not depend on the order of their terms, so that shards may be cut anywhere and added up in any order.
-
-Probabilities are summed in fixed point, costs (of any scale) without any rounding at all.
+Sums do not depend on the order of their terms, so shards may be cut anywhere and added up in any order: probabilities
+are summed in fixed point, costs (of any scale) without any rounding at all. Large pools use compiled loops (numba).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..processes import cores
-from ..threads import Scratch
+from ..processes import Scratch, cores
 from ..types import Float64Array, FloatArray, IntArray
 
 BLOCK_ELEMENTS = 1 << 19  # 4 MB in float64; smaller blocks let two threads wait for each other too often
@@ -47,7 +47,7 @@ def map_blocks(size: int, step: int, work: Callable[[slice], Result], threads: i
     [(0, 2), (2, 4), (4, 5)]
     """
     blocks = [slice(start, min(start + step, size)) for start in range(0, size, step)]
-    workers = min(threads or cores(), len(blocks))
+    workers = min(threads or cores(), len(blocks)) if len(blocks) > 1 else 1
     if workers < 2:
         return [work(block) for block in blocks]
     per_run = -(-len(blocks) // (workers * RUNS_PER_THREAD))
@@ -55,6 +55,101 @@ def map_blocks(size: int, step: int, work: Callable[[slice], Result], threads: i
     with ThreadPoolExecutor(workers) as pool:
         return [result for part in pool.map(lambda run: [work(block) for block in run], runs) for result in part]
 
+
+# -- checks ----------------------------------------------------------------------------------------------------------
+
+SUM_TOLERANCE: dict[np.dtype[Any], float] = {
+    np.dtype(np.float16): 5e-3, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-3,
+}  # fmt: skip
+BFLOAT16_TOLERANCE = 2e-2  # of rows before they are divided by their sums: ten times what rounding alone can do
+NAMED_ROWS = 3
+
+
+def row_problems(block: FloatArray, start: int, tolerance: float) -> tuple[int, list[str]]:
+    """How many rows of a block are bad, and of the first of them what is wrong, in a sentence each."""
+    sums = np.einsum("ij->i", block)  # (n,), NaN where any entry is; three times faster than block.sum
+    good = np.abs(sums - 1.0) <= tolerance
+    if good.all() and block.min(initial=0.0) >= 0:
+        return 0, []
+    lows = block.min(axis=1)
+    bad = np.flatnonzero(~good | (lows < 0))
+    first = bad[:NAMED_ROWS]
+    return len(bad), [_problem(start + int(row), block[row], float(sums[row]), float(lows[row])) for row in first]
+
+
+def added_problems(parts: Iterable[tuple[int, list[str]]]) -> tuple[int, list[str]]:
+    """The bad rows of all parts, the first of them in words.
+
+    >>> added_problems([(2, ["row 1 holds NaN", "row 4 holds NaN"]), (0, []), (1, ["row 9 sums to 2"])])
+    (3, ['row 1 holds NaN', 'row 4 holds NaN', 'row 9 sums to 2'])
+    """
+    counted = list(parts)
+    return sum(bad for bad, _ in counted), [problem for _, found in counted for problem in found][:NAMED_ROWS]
+
+
+def largest_product(y: Float64Array, dtype: np.dtype[Any]) -> float:
+    """No row that passes as probabilities has a larger p·y.
+
+    >>> largest_product(np.array([-1.0, 2.0]), np.dtype(np.float32)), largest_product(np.array([-1.0]), np.dtype(float))
+    (2.004, -0.998)
+    """
+    off = 2 * SUM_TOLERANCE[dtype]  # twice what was allowed: the sums were rounded when they were looked at
+    return float(np.max(y) + off * np.abs(np.max(y)))
+
+
+def _problem(row: int, values: FloatArray, total: float, low: float) -> str:
+    if np.isnan(values).any():
+        return f"row {row} holds NaN"
+    if np.isinf(values).any():
+        return f"row {row} holds an infinite number"
+    if low < 0:
+        return f"row {row} holds {low:.4g}"
+    return f"row {row} sums to {total:.4g}"
+
+
+# -- compiled loops --------------------------------------------------------------------------------------------------
+
+LEAST_ELEMENTS = 600_000_000  # for fewer, numba takes longer to load than its loops save in one selection
+
+
+class Loops(Protocol):
+    """What `compiled` has."""
+
+    def price(self, block: FloatArray, y: Float64Array, cost: Float64Array, out: Float64Array, /) -> None:
+        """u − P·y of some rows, in float64."""
+        ...
+
+    def minus_entropy(self, block: NDArray[np.float16], tolerance: float, out: Float64Array, /) -> bool:
+        """Σ_k p_k log p_k of some rows in half precision; whether all of them are probabilities."""
+        ...
+
+    def above(self, block: FloatArray, limit: float, /) -> tuple[IntArray, Float64Array]:
+        """For each class, how many rows give it more than `limit`, and the sum of these probabilities."""
+        ...
+
+
+def worth_loading(rows: int, classes: int) -> bool:
+    """Whether a dense pool is large enough: the whole, not a shard of it, as numpy's sums differ in their last bits.
+
+    >>> worth_loading(45_000, 100), worth_loading(10_000_000, 100)
+    (False, True)
+    """
+    return rows * classes >= LEAST_ELEMENTS
+
+
+@cache
+def loaded() -> Loops | None:
+    """The loops; None where numba is not installed, or not for this numpy."""
+    try:
+        from . import compiled
+    except ImportError as error:
+        if error.name != "numba" or not isinstance(error, ModuleNotFoundError):  # say, for a numpy newer than itself
+            warnings.warn(f"numba is installed but cannot be used, so large pools take longer: {error}", stacklevel=2)
+        return None
+    return compiled
+
+
+# -- products and casts ----------------------------------------------------------------------------------------------
 
 _PICKED, _WORDS, _DOUBLES = Scratch(), Scratch(), Scratch()
 
@@ -199,6 +294,8 @@ def smallest(values: FloatArray, count: int) -> IntArray:
     chosen[np.flatnonzero(values == limit)[: count - int(chosen.sum())]] = True
     return np.flatnonzero(chosen).astype(np.int64, copy=False)
 
+
+# -- sums ------------------------------------------------------------------------------------------------------------
 
 COARSE, FINE = 2.0**-30, 2.0**-60  # the two grids of fixed point
 ROUND_COARSE, ROUND_FINE = 1.5 * 2.0**22, 1.5 * 2.0**-8  # x + r − r rounds x to the grid, as 2^-52 of r is its step

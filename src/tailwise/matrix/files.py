@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..errors import BadFile
-from ..threads import Scratch
+from ..processes import Scratch
 from ..types import BoolArray, FloatArray, IntArray
 from .stores import shown_place
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import BadFile
 from ..files import NPY_START, npy_header, open_regular
-from ..threads import Scratch
+from ..processes import Scratch
 from ..types import FloatArray, IntArray
 from .files import FileMatrix, Mapped, MappedFile, Source
 from .stores import Disk, Found, Remote, Store, reaching

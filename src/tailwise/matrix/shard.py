@@ -13,26 +13,28 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..score import border_closeness, entropy, rows_near_borders
-from ..threads import Scratch
+from ..processes import Scratch
+from ..score import entropy
 from ..types import Float64Array, FloatArray, IntArray
 from .blocks import (
+    Loops,
+    added_problems,
     exact_sum,
     fixed_point_sums,
     is_plain,
     larger_than,
+    largest_product,
     map_blocks,
     picked_for_now,
     product,
     rough_product,
+    row_problems,
     rows_per_block,
     widen,
     widen_for_now,
 )
 from .files import FileMatrix
-from .loops import Loops
-from .nearest import Found, LargestRows, copy_keys
-from .open import added_problems, largest_product, row_problems
+from .nearest import Found, LargestRows, border_closeness, copy_keys, rows_near_borders
 from .top_k import TopK
 
 if TYPE_CHECKING:

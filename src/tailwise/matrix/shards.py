@@ -17,12 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadInput
-from ..score import as_distances
 from ..types import Float64Array, FloatArray, IntArray
-from .blocks import exact_sum, from_exact, from_fixed_point, rows_per_block, widen
-from .loops import loaded, worth_loading
-from .nearest import merged
-from .open import added_problems
+from .blocks import (
+    added_problems,
+    exact_sum,
+    from_exact,
+    from_fixed_point,
+    loaded,
+    rows_per_block,
+    widen,
+    worth_loading,
+)
+from .nearest import as_distances, merged
 from .shard import DIGIT_BITS, Shard
 from .top_k import TopK
 

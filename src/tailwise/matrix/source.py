@@ -21,10 +21,11 @@ import numpy as np
 
 from ..errors import BadInput, BadProbabilities, UnknownName
 from ..files import is_file, with_home
-from ..inputs import is_bfloat16, shown, whole_number
+from ..inputs import is_bfloat16, real_array, shown, whole_number
 from ..score import Score
 from ..types import FloatArray, Proba
-from .open import BFLOAT16_TOLERANCE, SUM_TOLERANCE, Matrix, as_matrix
+from .blocks import BFLOAT16_TOLERANCE, SUM_TOLERANCE
+from .open import Matrix, as_matrix
 from .shards import Column, LocalHands, Rows, shard_bounds
 from .top_k import DESCRIPTION, TopK
 
@@ -66,8 +67,11 @@ def _find(engine: str) -> Engine:
 
 def open_proba(proba: Proba) -> Matrix:
     """Open probabilities, wherever they are; only their form is looked at."""
-    sparse = _sparse(proba)
-    array = as_matrix(proba, "proba") if sparse is None else sparse
+    if type(proba) is np.ndarray:  # the usual case
+        array: Matrix = real_array(proba, "proba")
+    else:
+        sparse = _sparse(proba)
+        array = as_matrix(proba, "proba") if sparse is None else sparse
     if array.ndim != 2:
         raise BadInput(f"probabilities must be a matrix (images × classes), but have shape {array.shape}")
     if array.dtype not in SUM_TOLERANCE:

@@ -18,8 +18,8 @@ from ..files import read_npy, reason, shown_path, with_home, write_whole
 from ..inputs import MOST_CLASSES, real_array, shown, whole_number
 from ..score import Score, entropy, least_confidence, margin
 from ..types import AnyMatrix, Float64Array, FloatArray, IntArray, Matrix
-from .blocks import map_blocks, widen
-from .open import SUM_TOLERANCE, as_matrix
+from .blocks import SUM_TOLERANCE, map_blocks, widen
+from .open import as_matrix
 
 DESCRIPTION, VALUES, CLASSES = "top_k.json", "values.npy", "classes.npy"
 SAVED_ROWS = 65_536

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..registry import Registry, check_settings
+from ..inputs import Registry, check_settings
 from ..types import IntArray
 
 InputArray: TypeAlias = NDArray[Any]
@@ -132,7 +132,7 @@ class Digestible(Protocol):
 def pool_content(pool: Pool) -> str:
     """The identity of a pool: that which its loader gives, else a digest of its training and test set.
 
-    >>> from .registry import load_pool
+    >>> from .inputs import load_pool
     >>> pool_content(load_pool("digits")) == pool_content(load_pool("digits"))
     True
     """

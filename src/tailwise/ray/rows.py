@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..errors import ClusterLost
-from ..matrix.loops import loaded, worth_loading
+from ..matrix.blocks import loaded, worth_loading
 from ..matrix.shard import Shard
 from ..matrix.shards import Rows, shard_bounds
 from ..matrix.top_k import TopK

@@ -128,7 +128,8 @@ class _Run:
 
 COLUMN = "rows"
 MOST_TASKS = 2_000  # a lost task starts again from its beginning, but a million tasks would keep Ray itself busy
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def map_on_ray(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..threads import one_blas_thread
+from ..processes import one_blas_thread
 from ..types import Float64Array, IntArray, gap_between
 from . import highs
 from .dual import DualPoint, maximise, sparse_bound

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column, Rows
+from ..processes import one_blas_thread
 from ..solver.path import find_lam
-from ..threads import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .kcenter import checked_matrix
 from .strategy import Base, Imbalance, Task, chance_scale, draw, strategy, tilted

@@ -10,19 +10,19 @@ import numpy as np
 
 from ..errors import BadInput
 from ..inputs import shown
-from ..matrix.nearest import copy_keys, earlier
+from ..matrix.nearest import border_distances, copy_keys, earlier
 from ..matrix.shards import Column, Rows
-from ..score import border_distances
 from ..solver.path import Lam, find_lam, parse_balance
 from ..solver.program import PROVEN
 from ..solver.transport import transport
 from ..targets import wanted_counts, whole_quotas
-from ..types import BoolArray, Float64Array, IntArray, Predictions, Selection, gap_between
+from ..types import BoolArray, Float64Array, IntArray, Predictions, Selection
 from .strategy import Base, Task, strategy
 
 CONFLICTS = ("exact", "class-order")
 FAR = 750.0  # what an infinite distance counts as: float64 allows finite ones up to 745
 SPARE = 50  # rows of each class beyond twice its quota that are looked at first
+ROUNDING = 1e-9  # of distances and of their sum
 REACH = 1.1  # and all rows whose distance is at most so many times that of the b-th nearest row
 
 
@@ -31,7 +31,7 @@ REACH = 1.1  # and all rows whose distance is at most so many times that of the 
 class BalancedBoundary(Base):
     """The images nearest to the border of each class, equally many per class; with balance, as many as its target asks.
 
-    Distances are differences of logits, see `score`. Classes that have no probability anywhere get no images;
+    Distances are differences of logits, see `matrix.nearest`. Classes that have no probability anywhere get no images;
     what b/S leaves over goes to the classes with the fewest labels, then to the lowest number. With balance λ quotas
     are (b/S + λ·target) / (1 + λ), rounded by largest remainders: 0 is the published method, large λ the target itself
     (Eq. 4 lowered to the budget: water-filling of the labelled counts). "auto" is 0 where no target is given, as equal
@@ -88,7 +88,8 @@ class BalancedBoundary(Base):
         best = filled(used)
         total = float(best.distances.sum())
         bound = min(best.bound, total)
-        gap = gap_between(total, bound, total, rounding=1e-9 * (1 + total))
+        proven = total - bound <= ROUNDING * (1 + total)
+        gap = 0.0 if proven else (total - bound) / total if total else np.inf
         return task.selection(
             best.rows, informativeness=0.0 - total, balance=self.balance, lam=lam, method=self.name,
             status="greedy" if bound == -np.inf else "optimal" if gap <= PROVEN else "best found", objective=total,

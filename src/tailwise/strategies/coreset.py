@@ -20,13 +20,13 @@ from scipy import sparse
 from ..errors import BadInput, PoolExhausted, SolverFailed
 from ..inputs import whole_number
 from ..matrix.shards import Column
+from ..processes import one_blas_thread
 from ..solver.covering import Columns as _Columns
 from ..solver.covering import Sparse
 from ..solver.covering import load as _load
 from ..solver.covering import relax as _relax
 from ..solver.covering import run as _run
 from ..solver.path import parse_balance
-from ..threads import one_blas_thread
 from ..types import BoolArray, Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
 from .kcenter import both_embeddings
 from .strategy import Base, Task, strategy

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..matrix.blocks import map_blocks, rows_per_block
-from ..threads import one_blas_thread
+from ..processes import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Matrix
 from .strategy import Imbalance
 

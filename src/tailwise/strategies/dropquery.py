@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 from ..errors import BadInput
 from ..inputs import real_number
 from ..matrix.shards import Column
+from ..processes import one_blas_thread
 from ..solver.path import find_lam
-from ..threads import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .kcenter import checked_matrix
 from .strategy import Base, Imbalance, Task, strategy

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..matrix.blocks import map_blocks, smallest
+from ..processes import one_blas_thread
 from ..solver.program import Report, silent
-from ..threads import one_blas_thread
 from ..types import BoolArray, Float64Array, FloatArray, IntArray
 
 if TYPE_CHECKING:

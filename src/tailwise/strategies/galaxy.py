@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from ..errors import BadInput
 from ..inputs import class_labels, softmax_rows
 from ..matrix.blocks import rows_per_block
+from ..matrix.nearest import one_against_rest
 from ..matrix.shards import Column
-from ..score import one_against_rest
 from ..solver.path import parse_balance
 from ..types import BoolArray, IntArray, Predictions, Selection
 from .strategy import Base, Task, strategy

@@ -26,10 +26,10 @@ from ..inputs import real_number, shown, whole_number
 from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column
 from ..score import margin
+from ..softmax import with_temperature
 from ..solver.path import Lam, find_lam, quick_effort, unavoidable_l1
 from ..solver.solver import lower_bound
 from ..targets import Target
-from ..temperature import with_temperature
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
 from .coverage import Coverage, Float32Array, Herd, herd, kernel_width, sample_references, unit_rows
 from .kcenter import both_embeddings

@@ -26,10 +26,10 @@ from ..inputs import LARGEST_SCORE, whole_number
 from ..matrix.blocks import map_blocks, rows_per_block, smallest
 from ..matrix.open import Matrix, as_matrix
 from ..matrix.shards import Column, Rows
+from ..processes import one_blas_thread
 from ..solver.path import find_lam
 from ..solver.program import Report, silent
 from ..targets import Ranges
-from ..threads import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .farthest_first import UNIT, Nearest, Start, measure, most_central
 from .strategy import Base, Task, added_distance, strategy

@@ -111,7 +111,9 @@ def select(
         proba = given[:] if isinstance(given, FileMatrix) else proba
         proba, labelled_proba = softmaxed(proba, "proba"), softmaxed(labelled_proba, "labelled_proba")
     matrix = open_proba(proba)
-    checked = trust_in(labelled_proba, labels, matrix.shape[1], class_names(proba))
+    checked = None
+    if labelled_proba is not None or labels is not None:
+        checked = trust_in(labelled_proba, labels, matrix.shape[1], class_names(proba))
     if strategy is None and score is None and embeddings is None and isinstance(matrix, TopK):
         score = SPARSE_SCORE
     asked: dict[str, Any] = {"counts": counts, "target": target, "seed": seed, "report": report}

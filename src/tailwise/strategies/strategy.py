@@ -29,14 +29,24 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from ..errors import BadInput, PoolExhausted
-from ..inputs import class_names, per_class, per_row, real_number, shown, whole_number
+from ..inputs import Registry, check_settings, class_names, per_class, per_row, real_number, shown, whole_number
 from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column, Rows
 from ..matrix.source import open_proba, rows_on, scan
-from ..registry import Registry, check_settings
 from ..score import SCORES, Score
-from ..solver.path import Balance, Lam, Sweep, find_lam, forced_l1, parse_balance, quick_effort, score_scale, spread_of
-from ..solver.program import Effort, Program, Report, Solution, shortfalls, silent
+from ..solver.path import (
+    Balance,
+    Lam,
+    Sweep,
+    find_lam,
+    forced_l1,
+    parse_balance,
+    quick_effort,
+    score_scale,
+    shortfalls,
+    spread_of,
+)
+from ..solver.program import Effort, Program, Report, Solution, silent
 from ..solver.solver import solve
 from ..targets import PerClass, Ranges, Target
 from ..types import BoolArray, Float64Array, FloatArray, IntArray, Oracle, Predictions, Selection

@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 from ..errors import BadInput
 from ..inputs import MOST_CLASSES, real_array, real_number, whole_number
 from ..matrix.shards import Column
+from ..processes import one_blas_thread
 from ..solver.path import find_lam, scale_of, score_scale, score_spread
 from ..targets import Ranges
-from ..threads import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .kcenter import both_embeddings, both_matrices
 from .strategy import Base, Task, by_cost, strategy

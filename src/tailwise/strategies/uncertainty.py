@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import BadInput
 from ..inputs import is_bfloat16, per_row, softmax_rows
-from ..matrix.open import BFLOAT16_TOLERANCE, SUM_TOLERANCE
+from ..matrix.blocks import BFLOAT16_TOLERANCE, SUM_TOLERANCE
 from ..score import bald
 from ..types import Float64Array, FloatArray, Predictions
 from .strategy import ScoreStrategy, Task, strategy

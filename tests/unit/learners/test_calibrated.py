@@ -9,7 +9,7 @@ from tailwise.learners.calibrated import KINDS, fit_calibrated, out_of_fold, str
 from tailwise.pools.longtail import initial_set, keep_counts, step_profile
 from tailwise.pools.mnist import load_digits
 from tailwise.pools.pool import LabelledImages, Subset
-from tailwise.temperature import estimate_prior, expected_calibration_error, shift_prior, with_temperature
+from tailwise.softmax import estimate_prior, expected_calibration_error, shift_prior, with_temperature
 
 
 def long_tailed(per_class: int = 15) -> tuple[LabelledImages, LabelledImages]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tailwise
-from tailwise.matrix import compiled, loops
+from tailwise.matrix import blocks, compiled
 from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
 from tailwise.score import entropy
 
@@ -24,7 +24,7 @@ SHARDS_AND_THREADS = ((1, 1), (1, 2), (3, 2), (8, None))
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pool is large enough."""
-    monkeypatch.setattr(loops, "LEAST_ELEMENTS", 0)
+    monkeypatch.setattr(blocks, "LEAST_ELEMENTS", 0)
 
 
 def softmax_rows(size: int, classes: int, dtype: type, spread: float = 0.1, seed: int = 0) -> np.ndarray:
@@ -140,7 +140,7 @@ def test_bad_rows_are_named_as_without_the_loops(odd: float, monkeypatch: pytest
     array = softmax_rows(30_000, 40, np.float16, spread=1.0)
     array[20_000, 3] = odd
     _, found = rows_in(array, 2).scan(entropy, 5e-3)
-    monkeypatch.setattr(loops, "LEAST_ELEMENTS", np.inf)
+    monkeypatch.setattr(blocks, "LEAST_ELEMENTS", np.inf)
     assert found == rows_in(array, 2).scan(entropy, 5e-3)[1]
     assert found[0] == 1
     assert found[1][0].startswith("row 20000 ")
@@ -154,7 +154,7 @@ def test_a_selection_is_as_good_and_as_certain_as_without_the_loops(
     array = softmax_rows(40_000, 12, dtype)
     np.save(tmp_path / "p.npy", array)
     plain = tailwise.select(array, 800, score=score, balance=0.5)
-    monkeypatch.setattr(loops, "LEAST_ELEMENTS", 0)
+    monkeypatch.setattr(blocks, "LEAST_ELEMENTS", 0)
     for pool in (array, tmp_path / "p.npy"):
         found = tailwise.select(pool, 800, score=score, balance=0.5)
         assert found.gap <= 3e-4
@@ -166,13 +166,13 @@ def test_a_selection_is_as_good_and_as_certain_as_without_the_loops(
 
 PRICE_WITHOUT = """
 import numpy as np
-from tailwise.matrix import loops
+from tailwise.matrix import blocks
 from tailwise.matrix.shards import Rows
-loops.LEAST_ELEMENTS = 0
+blocks.LEAST_ELEMENTS = 0
 array, y = np.random.default_rng(0).dirichlet(np.ones(8), size=5_000).astype(np.float16), np.linspace(-1, 1, 8)
 for _ in range(2):
     rows = Rows(array)
-    assert loops.loaded() is None
+    assert blocks.loaded() is None
     found = rows.priced(rows.hold(np.zeros(5_000)), y).values()
     np.testing.assert_allclose(found, -(array.astype(float) @ y), atol=1e-14)
 """
@@ -206,8 +206,8 @@ def test_a_numba_that_is_half_installed_is_told_too() -> None:
 def test_a_sparse_softmax_never_loads_numba() -> None:
     script = """
 import sys, numpy as np, tailwise
-from tailwise.matrix import loops
-loops.LEAST_ELEMENTS = 0
+from tailwise.matrix import blocks
+blocks.LEAST_ELEMENTS = 0
 sparse = tailwise.TopK.of(np.random.default_rng(0).dirichlet(np.ones(9), size=300), 4)
 tailwise.select(sparse, 20, balance=0.5)
 print("numba" in sys.modules, file=sys.stderr)

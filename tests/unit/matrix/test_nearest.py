@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from tailwise.errors import BadInput
 from tailwise.matrix import nearest
 from tailwise.matrix.blocks import rows_per_block
-from tailwise.matrix.nearest import LargestRows
+from tailwise.matrix.nearest import LargestRows, border_closeness, border_distances, one_against_rest, rows_near_borders
 from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
 from tailwise.matrix.top_k import TopK
-from tailwise.score import border_closeness, border_distances, one_against_rest, rows_near_borders
 
 
 def closeness_by_definition(proba: np.ndarray) -> np.ndarray:

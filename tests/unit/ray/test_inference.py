@@ -18,7 +18,7 @@ from tailwise.inference.pipeline import Predicted, plan_pool, predict_pool
 from tailwise.inference.shard_store import names_of, read_manifest
 from tailwise.learners import make_learner
 from tailwise.learners.simple_features import simple_features
-from tailwise.matrix.source import SUM_TOLERANCE
+from tailwise.matrix.blocks import SUM_TOLERANCE
 from tailwise.pools.decode import read_pixels
 
 from .conftest import BAD, CLASSES, encoded, picture

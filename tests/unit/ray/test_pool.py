@@ -62,7 +62,7 @@ def test_compiled_loops_pick_the_same_in_actors(
     pool: np.ndarray, here: Selection, shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(tmp_path / "halves.npy", pool.astype(np.float16))
-    monkeypatch.setattr("tailwise.matrix.loops.LEAST_ELEMENTS", 0)
+    monkeypatch.setattr("tailwise.matrix.blocks.LEAST_ELEMENTS", 0)
     near, far = (
         tailwise.select(tmp_path / "halves.npy", 700, balance=0.8, engine=engine, shards=shards, score="entropy")
         for engine in ("local", "ray")

@@ -7,7 +7,7 @@ import pytest
 
 import tailwise
 from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
-from tailwise.solver.program import shortfalls, sums_of_largest
+from tailwise.solver.path import shortfalls, sums_of_largest
 from tailwise.targets import Ranges
 from tailwise.types import Float64Array
 
