@@ -23,8 +23,7 @@ from tailwise.formats.copies import sha256_of
 from tailwise.pools.download import open_members
 from tailwise.pools.folder import Files
 from tailwise.pools.folder import list_images as list_pool
-from tailwise.web.images import Pictures
-from tailwise.web.writer import Gate
+from tailwise.web.images import ImageRenderer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 
@@ -119,7 +118,7 @@ def test_importing_from_a_pipe_is_rejected(campaign: Path, tmp_path: Path) -> No
 def test_a_picture_is_refused_and_its_threads_end(campaign: Path) -> None:
     with Campaign.open(campaign, read_only=True) as opened:
         keys = [row.key for row in list_images(opened.ledger) if row.path in ("00.png", f"{IMAGES - 1:02d}.png")]
-        pictures = Pictures(opened.ledger, Gate())
+        pictures = ImageRenderer(lambda query: query(opened.ledger))
         try:
             for key in keys:
                 with pytest.raises(BadFile, match=f"cannot read the image {key}: it is a named pipe"):

@@ -440,7 +440,7 @@ def test_only_an_image_that_somebody_has_answered_is_settled(api: Api) -> None:
     assert api.refused("/api/settle", **wish, key=new_key(), image=first) == (400, "bad_input")
     api.answer(first, None, kind="skip")
     refused = api.client.post("/api/settle", json=wish | {"key": new_key(), "image": first})
-    assert "nobody has said what it is; label it instead" in refused.json()["error"]["message"]
+    assert "it has no answer yet; label it instead" in refused.json()["error"]["message"]
     api.answer(second, 2)
     key = new_key()
     assert api.post("/api/settle", **wish, key=key, image=second)["fresh"] is True

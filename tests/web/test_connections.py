@@ -18,8 +18,7 @@ from PIL import Image
 
 from tailwise.campaign.service import Campaign
 from tailwise.errors import BadInput
-from tailwise.web.connections import most_connections
-from tailwise.web.serve import Options
+from tailwise.web.serve import Options, most_connections
 from tailwise.web.settings import Limits
 
 from .api_client import Api, read_answer, reopened, request, serving_api

@@ -308,7 +308,7 @@ def test_start_training_trains_and_chooses_in_the_background(tmp_path: Path) -> 
         started = time.monotonic()
         assert told(api, "START_TRAINING")["training"] == "started"
         assert time.monotonic() - started < PATIENCE
-        assert "being chosen already" in told(api, "START_TRAINING")["training"]
+        assert "already being chosen" in told(api, "START_TRAINING")["training"]
         assert api.wait_for_job()["round"] == 1
         assert api.post("/predict", tasks=[task(1, "020_2.png")])["results"][0]["result"] != []
         assert "round 1 is not finished" in told(api, "START_TRAINING")["training"]

@@ -26,7 +26,7 @@ def js(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]
     (root / "index.html").write_text("<!doctype html><title>modules</title>", encoding="utf-8")
 
     class Files(SimpleHTTPRequestHandler):
-        extensions_map: ClassVar = {end: kind.partition(";")[0] for end, kind in service.KINDS.items()}
+        extensions_map: ClassVar = {end: kind.partition(";")[0] for end, kind in service.CONTENT_TYPES.items()}
 
         def __init__(self, *values: Any, **named: Any) -> None:  # noqa: ANN401
             super().__init__(*values, directory=str(root), **named)

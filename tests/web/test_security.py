@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from tailwise.errors import BadInput
-from tailwise.web.security import DRESS
+from tailwise.web.security import SECURITY_HEADERS
 from tailwise.web.serve import Options, run, running
 
 from .api_client import Api, Raw, exchange, new_key, read_answer, reopened, request, serving_api
@@ -468,7 +468,7 @@ def answers_of_all_kinds(api: Api) -> dict[str, Raw]:
 
 def test_every_answer_carries_the_security_headers(api: Api) -> None:
     for kind, answer in answers_of_all_kinds(api).items():
-        for name, value in DRESS.items():
+        for name, value in SECURITY_HEADERS.items():
             if name != b"cache-control":
                 assert answer.headers.get(name.decode()) == value.decode(), (kind, name)
         assert "server" not in answer.headers
@@ -494,7 +494,7 @@ def test_every_error_has_the_one_shape(api: Api) -> None:
 
 
 def test_the_policy_allows_nothing_from_elsewhere_and_nothing_inline() -> None:
-    policy = DRESS[b"content-security-policy"].decode()
+    policy = SECURITY_HEADERS[b"content-security-policy"].decode()
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
     assert "unsafe" not in policy
     assert "http" not in policy

@@ -28,6 +28,8 @@ from ..types import Progress, unheard
 from .ledger import Ledger
 from .scanning import name_is_unicode, real_path, stamp_of
 
+SEAL_DIGITS = 16  # of an image's SHA-256
+
 
 @dataclass(frozen=True, slots=True)
 class ImageRow:
@@ -52,6 +54,11 @@ class ImageRow:
     def usable(self) -> bool:
         """Neither in quarantine nor a duplicate."""
         return self.trouble is None and self.duplicate_of is None
+
+    @property
+    def seal(self) -> str:
+        """The first digits of the SHA-256 of its bytes; empty where they could never be read."""
+        return (self.sha256 or "")[:SEAL_DIGITS]
 
 
 @dataclass(frozen=True, slots=True)

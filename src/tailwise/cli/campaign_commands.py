@@ -282,10 +282,10 @@ def run_label(folder: Path, options: Mapping[str, Any], form: Form) -> None:
 
 def run_label_rehearsed(folder: Path, options: Mapping[str, Any], form: Form) -> None:
     """`tailwise label --dry-run`: what would be changed and where the page would be; nothing is served."""
-    from ..web.serve import UNKNOWN_YET
+    from ..web.serve import PLACEHOLDER_TOKEN
     from ..web.settings import WebSettings
 
-    token = UNKNOWN_YET if options["with_token"] else None
+    token = PLACEHOLDER_TOKEN if options["with_token"] else None
     WebSettings(token, options["host"], other_names=options["other_names"])  # refuses what would let strangers in
     with opened(folder) as campaign:
         name, before, overlap = campaign.name, campaign.status(), campaign.settings.overlap

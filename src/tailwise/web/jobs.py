@@ -1,12 +1,7 @@
-"""A place where a child process can train and choose: a folder in the campaign's, with a copy of the ledger.
+"""Training and choosing in the background, one job at a time, and the model's predictions that come from it.
 
-The child writes to the copy; the server, which alone writes to the ledger, takes over what came of it.
-
-A child process that says how far it is: a task in, progress on the way, its result or why it failed out.
-
-Training and choosing in the background, one job at a time: a child process computes, the server's writer writes.
-
-So those who label never wait for a fit, and a job that runs out of memory takes nothing with it.
+A child process (`python -m tailwise.web.jobs`) works on a copy of the ledger; the server's writer then opens the round
+in the real one. So people who label never wait for a fit, and a job that runs out of memory takes nothing with it.
 """
 
 from __future__ import annotations
@@ -19,113 +14,47 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from ..campaign.choosing import candidate_images, pending_answers
-from ..campaign.images import quarantine
+import numpy as np
+
+from ..campaign.choosing import candidate_images, next_round, pending_answers
+from ..campaign.images import quarantine, usable_images
 from ..campaign.ledger import LEDGER_FILE, Ledger
 from ..campaign.locks import make_folder
-from ..campaign.models import model_folder
+from ..campaign.models import model_folder, predict
 from ..campaign.rounds import ModelRow, Pick, Round, find_model, find_round, open_round, round_picks
 from ..campaign.state import check_strategy, read_settings
 from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
-from ..types import Progress
+from ..types import FloatArray, IntArray, Progress
 from . import schemas
-from .choosing_child import GUESSES
-from .errors import get_log
-from .predictions import Guessed, Guesses
-from .writer import Writer
+from .settings import get_log
 
-PREFIX = ".job-"
+log = get_log(__name__)
 
+MODULE = "tailwise.web.jobs"
+PREFIX = ".job-"  # of a job's folder in the campaign's
+PREDICTIONS_FILE = "predictions.npz"
+TOP = 3  # classes of an image that are kept
+NICE = 5  # people who label come first
+PURPOSE = "a background job"
+MOST_OUTPUT = 300  # characters of a failed child's last line
+BROKEN = "something failed inside the server; its log says what"
 
-@contextmanager
-def workshop(ledger: Ledger) -> Iterator[Path]:
-    """A folder that is a campaign of its own, removed at the end."""
-    folder = ledger.folder / f"{PREFIX}{secrets.token_hex(8)}"
-    make_folder(folder)
-    try:
-        ledger.back_up("job").replace(folder / LEDGER_FILE)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def remove_left_over(ledger: Ledger) -> int:
-    """Clear away what servers that were killed have left; gives how many places there were."""
-    left = list(ledger.folder.glob(f"{PREFIX}*"))
-    for folder in left:
-        shutil.rmtree(folder, ignore_errors=True)
-    return len(left)
-
-
-MODULE = "tailwise.web.choosing_child"
-LAST_WORDS = 300  # of what a child wrote before it died
+Submit = Callable[[Callable[[], Round]], Future[Round]]  # gives work to the server's writer
 
 
 class JobFailed(TailwiseError, RuntimeError):
     """Training or choosing in the background failed."""
 
 
-class Child:
-    """One process; `stop` may be called from another thread."""
-
-    def __init__(self) -> None:
-        # A file: a pipe that nobody reads would stop the child when it is full.
-        self._errors = TemporaryFile()  # noqa: SIM115 — closed with the process, by `do`
-        # One thread of BLAS: the other core is for those who label.
-        calm = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-            text=True, encoding="utf-8", env={**os.environ, **calm},
-        )  # fmt: skip
-
-    def do(self, task: Mapping[str, Any], report: Progress) -> Mapping[str, Any]:
-        """Give the task, pass the progress on, and wait for the result."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with process, self._errors:
-            try:
-                process.stdin.write(json.dumps(task) + "\n")
-                process.stdin.flush()
-            except OSError:  # it died at once, which Windows calls an invalid argument; below is said why
-                with suppress(OSError):
-                    process.stdin.close()  # or its end would try to write the rest, and fail for that reason
-            for line in process.stdout:
-                said = json.loads(line)
-                if "result" in said:
-                    result: Mapping[str, Any] = said["result"]
-                    return result
-                if "error" in said:
-                    raise JobFailed(str(said["error"]))
-                report(float(said["share"]), str(said["what"]))
-            raise JobFailed(self._last_words())
-
-    def stop(self) -> None:
-        """End it now, whatever it is doing."""
-        self._process.kill()
-
-    def _last_words(self) -> str:
-        code = self._process.wait()
-        self._errors.seek(0)
-        said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        why = f"it was ended by signal {-code}; is there enough memory?" if code < 0 else f"it ended with code {code}"
-        return f"the background process failed: {why} {said[-1][:LAST_WORDS] if said else ''}".strip()
-
-
-log = get_log(__name__)
-
-BROKEN = "something failed inside the server; its log says what"
-
-
 class AlreadyRunning(TailwiseError, RuntimeError):
-    """A second job was asked for."""
+    """A job is running already."""
 
 
 class Unfinished(TailwiseError, ValueError):
@@ -133,98 +62,162 @@ class Unfinished(TailwiseError, ValueError):
 
 
 class Jobs:
-    """The background of one server; a restart forgets a job that was running, and nothing of it is left."""
+    """The background jobs of one server; a restart drops a job that was running without a trace."""
 
-    def __init__(self, ledger: Ledger, writer: Writer, public: Callable[[str], str] = str) -> None:
+    def __init__(self, ledger: Ledger, submit: Submit, public: Callable[[str], str] = str) -> None:
         remove_left_over(ledger)
-        self.guesses = Guesses(self._guess_soon)
+        self.predictions = PredictionCache(self._predict_later)
         self._ledger = ledger
-        self._writer = writer
-        self._public = public  # what people are shown of a message
+        self._submit = submit
+        self._public = public  # removes paths from messages
         self._state = schemas.Job(state="idle")
         self._turn = threading.Lock()
         self._closed = False
-        self._child: Child | None = None
+        self._child: JobProcess | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tailwise-job")
 
     def now(self) -> schemas.Job:
-        """How far the job is, or how the last one ended."""
+        """Progress of the job, or how the last one ended."""
         return self._state
 
-    def start(self, asked: schemas.Next) -> schemas.Job:
-        """Begin to choose the next round."""
+    def start(self, request: schemas.Next) -> schemas.Job:
+        """Start choosing the next round."""
         with self._turn:
             if self._closed or self._state.state == "running":
-                raise AlreadyRunning("the next round is being chosen already; wait for it")
+                raise AlreadyRunning("the next round is already being chosen; wait for it")
             self._state = schemas.Job(state="running", what="starting")
-            self._thread.submit(self._choose, asked)
+            self._thread.submit(self._choose, request)
             return self._state
 
     def close(self) -> None:
-        """Stop the job, if there is one; nothing of it is kept."""
+        """Stop the running job, if any; nothing of it is kept."""
         with self._turn:
             self._closed = True
             if self._child is not None:
                 self._child.stop()
         self._thread.shutdown(cancel_futures=True)
 
-    def _choose(self, asked: schemas.Next) -> None:
+    def _choose(self, request: schemas.Next) -> None:
         try:
-            opened = self._chosen(asked)
+            opened = self._choose_round(request)
             self._state = schemas.Job(state="done", share=1.0, what=f"round {opened.id} is open", round=opened.id)
-        except (TailwiseError, OSError) as error:  # a full disk is no secret either
+        except (TailwiseError, OSError) as error:  # a full disk can be shown, too
             log.warning("choosing the next round failed: %s", error)
             self._state = schemas.Job(state="failed", what=self._state.what, error=self._public(str(error)))
         except Exception:
             log.exception("choosing the next round failed")
             self._state = schemas.Job(state="failed", what=self._state.what, error=BROKEN)
 
-    def _chosen(self, asked: schemas.Next) -> Round:
-        wishes = asked.model_dump(exclude_none=True)
-        with workshop(self._ledger) as folder:
-            result = self._run({"folder": str(folder), "choose": wishes}, self._report)
+    def _choose_round(self, request: schemas.Next) -> Round:
+        options = request.model_dump(exclude_none=True)
+        with job_folder(self._ledger) as folder:
+            result = self._run({"folder": str(folder), "choose": options}, self._report)
             with Ledger.open(folder, read_only=True) as copy:
-                found = Found.read(copy, int(result["round"]))
-            opened = self._writer.submit(lambda: take_over(self._ledger, found, asked)).result()
-            self._learn(folder, result["version"])
+                found = ChosenRound.read(copy, int(result["round"]))
+            opened = self._submit(lambda: adopt_round(self._ledger, found, request)).result()
+            self._read_predictions(folder, result["version"])
         return opened
 
-    def _guess_soon(self, version: str) -> None:
+    def _predict_later(self, version: str) -> None:
         with self._turn:
             if not self._closed:
-                self._thread.submit(self._guess, version)
+                self._thread.submit(self._predict, version)
 
-    def _guess(self, version: str) -> None:
-        """For a round that another program has opened, or that was open when the server started."""
+    def _predict(self, version: str) -> None:
+        """For a round that was opened by another program, or before the server started."""
         try:
-            with workshop(self._ledger) as folder:
+            with job_folder(self._ledger) as folder:
                 self._run({"folder": str(folder), "choose": None, "version": version}, lambda *_: None)
-                self._learn(folder, version)
-        except Exception:  # people label without the second and third guess
-            self.guesses.give_up(version)
-            log.warning("could not ask the model %s about all images", version, exc_info=True)
+                self._read_predictions(folder, version)
+        except Exception:  # people can label without predictions
+            self.predictions.set_failed(version)
+            log.warning("could not predict all images with the model %s", version, exc_info=True)
 
     def _run(self, task: Mapping[str, Any], report: Progress) -> Mapping[str, Any]:
         with self._turn:
             if self._closed:
                 raise JobFailed("the server is stopping")
-            self._child = child = Child()
+            self._child = child = JobProcess()
         try:
-            return child.do(task, report)
+            return child.run(task, report)
         finally:
             self._child = None
 
     def _report(self, share: float, what: str) -> None:
         self._state = schemas.Job(state="running", share=share, what=what)
 
-    def _learn(self, folder: Path, version: str | None) -> None:
+    def _read_predictions(self, folder: Path, version: str | None) -> None:
         if version is not None:
-            self.guesses.keep(Guessed.read(folder / GUESSES, version))
+            self.predictions.keep(ModelPredictions.read(folder / PREDICTIONS_FILE, version))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelPredictions:
+    """The likeliest classes of every image by one model.
+
+    Attributes
+    ----------
+    version: of the model.
+    ids: (n,) of images, ascending.
+    classes: (n, k) class ids, the likeliest first.
+    confidence: (n, k) their probabilities.
+    """
+
+    version: str
+    ids: IntArray
+    classes: IntArray
+    confidence: FloatArray
+
+    @classmethod
+    def read(cls, path: Path, version: str) -> ModelPredictions:
+        """From the file that a job wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            order = np.argsort(file["ids"], kind="stable")
+            return cls(version, file["ids"][order], file["classes"][order], file["confidence"][order])
+
+    def top(self, image: int) -> list[tuple[int, float]]:
+        """Class ids and probabilities of an image; empty where the image is unknown."""
+        at = int(np.searchsorted(self.ids, image))
+        if at == len(self.ids) or self.ids[at] != image:
+            return []
+        return list(zip(self.classes[at].tolist(), self.confidence[at].tolist(), strict=True))
+
+
+class PredictionCache:
+    """The predictions of one model at a time; those of another are requested once, and arrive later."""
+
+    def __init__(self, ask: Callable[[str], None]) -> None:
+        self._ask = ask
+        self._kept: ModelPredictions | None = None
+        self._asked: str | None = None
+        self._failed: str | None = None
+
+    def keep(self, predictions: ModelPredictions) -> None:
+        """Keep the predictions of a model."""
+        self._kept = predictions
+
+    def set_failed(self, version: str) -> None:
+        """The predictions of this model will not arrive."""
+        self._failed = version
+
+    def failed(self, version: str) -> bool:
+        """Whether it is useless to wait."""
+        return self._failed == version
+
+    def of(self, version: str | None) -> ModelPredictions | None:
+        """The predictions of a model; None until they have arrived."""
+        kept = self._kept
+        if kept is not None and kept.version == version:
+            return kept
+        if version is not None and self._asked != version:
+            self._asked = version
+            self._ask(version)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a child has written to its copy of the ledger."""
+class ChosenRound:
+    """The round that a job has written to its copy of the ledger."""
 
     round: Round
     picks: tuple[Pick, ...]
@@ -232,21 +225,21 @@ class Found:
     troubles: tuple[tuple[int, str], ...]  # all images in quarantine, with the reason
 
     @classmethod
-    def read(cls, copy: Ledger, number: int) -> Found:
-        """The round with this number, and all that belongs to it."""
+    def read(cls, copy: Ledger, number: int) -> ChosenRound:
+        """The round with this number, its picks and its model."""
         chosen = find_round(copy, number)
         model = None if chosen.model_version is None else find_model(copy, chosen.model_version)
         rows = copy.read("SELECT id, trouble FROM image WHERE trouble IS NOT NULL")
         return cls(chosen, tuple(round_picks(copy, number)), model, tuple((row[0], row[1]) for row in rows))
 
 
-def take_over(ledger: Ledger, found: Found, asked: schemas.Next) -> Round:
-    """Open the round that a child has chosen; what people have said meanwhile comes first."""
+def adopt_round(ledger: Ledger, found: ChosenRound, request: schemas.Next) -> Round:
+    """Open the round that a job has chosen, without images that were answered meanwhile."""
     try:
         with ledger.writing():
-            check_finished(ledger, allow_unfinished=asked.allow_unfinished)
+            check_finished(ledger, allow_unfinished=request.allow_unfinished)
             _quarantine_new(ledger, found.troubles)
-            among = candidate_images(ledger, with_open_round=asked.allow_unfinished, skipped=asked.skipped)
+            among = candidate_images(ledger, with_open_round=request.allow_unfinished, skipped=request.skipped)
             left = set(among.tolist())
             picks = [pick for pick in found.picks if pick.image in left]
             if not picks:
@@ -257,25 +250,25 @@ def take_over(ledger: Ledger, found: Found, asked: schemas.Next) -> Round:
                 model=found.model, why=one.why,
             )  # fmt: skip
     except TailwiseError:
-        if found.model is not None:  # its row is in no ledger
+        if found.model is not None:  # its row is not in the ledger
             shutil.rmtree(model_folder(ledger, found.model.version), ignore_errors=True)
         raise
 
 
-def check_wishes(ledger: Ledger, asked: schemas.Next) -> None:
-    """Refuse at once what the child would refuse after a while."""
-    if asked.strategy is not None or asked.balance is not None:
+def check_request(ledger: Ledger, request: schemas.Next) -> None:
+    """Reject at once what the job would reject later."""
+    if request.strategy is not None or request.balance is not None:
         usual = read_settings(ledger)
-        balance = usual.balance if asked.balance is None else asked.balance
+        balance = usual.balance if request.balance is None else request.balance
         try:
-            check_strategy(asked.strategy or usual.strategy, balance)
+            check_strategy(request.strategy or usual.strategy, balance)
         except UnknownName as error:
             raise BadInput(str(error)) from error
-    check_finished(ledger, allow_unfinished=asked.allow_unfinished)
+    check_finished(ledger, allow_unfinished=request.allow_unfinished)
 
 
 def check_training(ledger: Ledger) -> None:
-    """Refuse to train where nothing can come of it."""
+    """Reject training without labels or without images to choose from."""
     check_finished(ledger, allow_unfinished=False)
     if not ledger.read("SELECT 1 FROM current_label LIMIT 1"):
         raise BadInput("no image has a label yet; label some first")
@@ -284,7 +277,7 @@ def check_training(ledger: Ledger) -> None:
 
 
 def check_finished(ledger: Ledger, *, allow_unfinished: bool) -> None:
-    """A round is opened when the one before is answered, unless it is said that this does not matter."""
+    """A round can be opened when the one before is answered, unless `allow_unfinished`."""
     pending = pending_answers(ledger)
     if pending is not None and pending.images and not allow_unfinished:
         raise Unfinished(f"{pending}; answer them first, or ask with allow_unfinished")
@@ -295,3 +288,141 @@ def _quarantine_new(ledger: Ledger, troubles: Sequence[tuple[int, str]]) -> None
     fresh = [(number, why) for number, why in troubles if number not in known]
     if fresh:
         quarantine(ledger, fresh)
+
+
+# The child process and its folder.
+
+
+@contextmanager
+def job_folder(ledger: Ledger) -> Iterator[Path]:
+    """A folder in the campaign's with a copy of the ledger, removed at the end."""
+    folder = ledger.folder / f"{PREFIX}{secrets.token_hex(8)}"
+    make_folder(folder)
+    try:
+        ledger.back_up("job").replace(folder / LEDGER_FILE)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_left_over(ledger: Ledger) -> int:
+    """Remove the job folders of servers that were killed; returns how many there were."""
+    left = list(ledger.folder.glob(f"{PREFIX}*"))
+    for folder in left:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(left)
+
+
+class JobProcess:
+    """One child process; `stop` may be called from another thread."""
+
+    def __init__(self) -> None:
+        # A file: a pipe that nobody reads would stop the child when it is full.
+        self._errors = TemporaryFile()  # noqa: SIM115 — closed with the process, by `run`
+        # One thread of BLAS: the other cores are for people who label.
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            text=True, encoding="utf-8", env={**os.environ, **threads},
+        )  # fmt: skip
+
+    def run(self, task: Mapping[str, Any], report: Progress) -> Mapping[str, Any]:
+        """Send the task, report progress, and wait for the result."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process, self._errors:
+            try:
+                process.stdin.write(json.dumps(task) + "\n")
+                process.stdin.flush()
+            except OSError:  # it died at once (on Windows: invalid argument); the reason is raised below
+                with suppress(OSError):
+                    process.stdin.close()  # else closing it later would try to write the rest, and fail
+            for line in process.stdout:
+                message = json.loads(line)
+                if "result" in message:
+                    result: Mapping[str, Any] = message["result"]
+                    return result
+                if "error" in message:
+                    raise JobFailed(str(message["error"]))
+                report(float(message["share"]), str(message["what"]))
+            raise JobFailed(self._why_failed())
+
+    def stop(self) -> None:
+        """End it now, whatever it is doing."""
+        self._process.kill()
+
+    def _why_failed(self) -> str:
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        why = f"it was ended by signal {-code}; is there enough memory?" if code < 0 else f"it ended with code {code}"
+        return f"the background process failed: {why} {lines[-1][:MOST_OUTPUT] if lines else ''}".strip()
+
+
+# What runs in the child: a task as one line of JSON in, progress and a result as such lines out.
+
+
+def main() -> None:
+    """Run the task that the parent sends."""
+    task = json.loads(sys.stdin.readline())
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if hasattr(os, "nice"):  # Windows has no such call
+        os.nice(NICE)
+    try:
+        _send({"result": run_task(task)})
+    except TailwiseError as error:
+        _send({"error": str(error)})
+
+
+def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Choose a round where one is requested, then predict all images.
+
+    The copy of the ledger is in a folder of the campaign, whose features and models it shares.
+    """
+    folder = Path(task["folder"])
+    with Ledger.open(folder, purpose=PURPOSE, files=folder.parent) as ledger:
+        number = None
+        if task["choose"] is not None:
+            proposal = next_round(ledger, **task["choose"], report=_progress)
+            number = None if proposal.round is None else proposal.round.id
+            version = proposal.model_version
+        else:
+            version = task["version"]
+        if version is not None:
+            write_predictions(ledger, folder, version)
+    return {"round": number, "version": version}
+
+
+def write_predictions(ledger: Ledger, folder: Path, version: str) -> None:
+    """Write the likeliest classes of every image to a file."""
+    _progress(0.99, "asking the model about all images")
+    ids = np.array([image.id for image in usable_images(ledger)], dtype=np.int64)
+    found = predict(ledger, ids, version)
+    best = np.argsort(-found.proba, axis=1, kind="stable")[:, :TOP]
+    classes = np.array(found.class_ids, dtype=np.int64)[best]
+    np.savez(
+        folder / PREDICTIONS_FILE,
+        ids=found.images,
+        classes=classes,
+        confidence=np.take_along_axis(found.proba, best, 1),
+    )
+
+
+def _send(message: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def _progress(share: float, what: str) -> None:
+    _send({"share": min(max(float(share), 0.0), 1.0), "what": what})
+
+
+def _exit_with_parent() -> None:
+    """The parent's end closes our input."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

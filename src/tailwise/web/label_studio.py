@@ -1,22 +1,18 @@
-"""What Label Studio says of images: annotations in; answers in the ledger out, and of what is left out, why.
+"""Label Studio as a client: its labelling configuration, its annotations as answers, predictions for its tasks.
 
-The key of an answer holds the number of its annotation: told twice it counts once, deleted there it is undone here.
-
-Label Studio's ML backend protocol: /health, /setup, /predict with the campaign's model, /webhook for annotations.
-
-Images are matched by path; nothing that a task names is ever fetched.
+Images are matched by path; nothing that a task names is ever fetched. The key of an answer contains the id of its
+annotation: sent twice it counts once, and deleted in Label Studio it is undone here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..campaign import answers, leases
 from ..campaign.answers import LATEST, Answer, Refused
@@ -25,27 +21,230 @@ from ..campaign.images import Matcher
 from ..campaign.ledger import Ledger
 from ..campaign.models import newest_model
 from ..campaign.names import clean_annotator
-from ..errors import BadInput, PoolExhausted, UnknownName
+from ..errors import BadFile, BadInput, UnknownName
 from ..formats.base import Record
-from ..formats.label_studio import task_records
-from . import label_studio_schemas, schemas
-from .errors import get_log
-from .jobs import AlreadyRunning, Unfinished, check_training
-from .label_studio_schemas import Control
-from .predictions import Guessed
-from .routes import REFUSALS, WRITING, OurDesk
-from .service import Desk
-from .tallies import Ask
+from ..formats.label_studio import CONTROL, OBJECT, task_records
+from ..formats.reading import xml_of
+from .jobs import ModelPredictions
+from .views import Read
 
+NO_MODEL = "untrained"
 ANNOTATOR = "label-studio"  # of annotations that name nobody
 SOURCE = "import"
-DIGITS = 24
+KEY_DIGITS = 24
 MOST_NUMBER = 1 << 63
+MOST_PROJECTS = 1000
+MOST_NAME = 40
+MOST_TASKS = 10_000
+
+
+# The labelling configuration: XML in, the control that asks for the class and its choices out.
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """The annotations of one message."""
+class Control:
+    """Where a prediction goes; by default named as `tailwise export` does."""
+
+    from_name: str = CONTROL
+    to_name: str = OBJECT
+    choices: Mapping[str, str] = field(default_factory=dict)  # shown name → stored name, which differs with an alias
+
+    def choice(self, name: str) -> str:
+        """The name of a class in results."""
+        return self.choices.get(name, name)
+
+    def shown(self, choice: str) -> str:
+        """The name that people see for a choice of a result: the inverse of `choice`.
+
+        >>> Control(choices={"owl": "o", "gull": "gull"}).shown("o")
+        'owl'
+        """
+        return next((name for name, kept in self.choices.items() if kept == choice), choice)
+
+
+class Controls:
+    """The controls of known projects; a message without a configuration uses the last one of its project."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Control] = {}
+
+    def learn(self, project: object, config: str | None) -> Control:
+        """The control of a project, updated where the message has a configuration."""
+        number = _project_id(project)
+        if config:
+            found = read_control(config)
+            if number in self._kept or len(self._kept) < MOST_PROJECTS:
+                self._kept[number] = found
+            return found
+        return self._kept.get(number, Control())
+
+
+def _project_id(project: object) -> str:
+    """Label Studio names a project by an object with its id, by its id, or by "id.moment".
+
+    >>> _project_id({"id": 3}), _project_id(3), _project_id("3.1762905600")
+    ('3', '3', '3')
+    """
+    name = project.get("id") if isinstance(project, dict) else project
+    return str(name)[:MOST_NAME].partition(".")[0]
+
+
+def read_control(config: str | None) -> Control:
+    """The first control with choices.
+
+    >>> read_control('<View><Choices name="kind" toName="img"><Choice value="owl" alias="o"/></Choices></View>')
+    Control(from_name='kind', to_name='img', choices={'owl': 'o'})
+    """
+    if not config:
+        return Control()
+    try:
+        root = xml_of(config.encode("utf-8"), "the labelling configuration")
+    except BadFile as error:
+        raise BadInput(str(error)) from error
+    tag = next(root.iter("Choices"), None)
+    if tag is None:
+        return Control()
+    values = {name: one.get("alias") or name for one in tag.iter("Choice") if (name := one.get("value"))}
+    return Control(tag.get("name", CONTROL), tag.get("toName", OBJECT), values)
+
+
+# Messages of the ML backend protocol, as far as they are used.
+
+
+class Sent(BaseModel):
+    """Base of messages from Label Studio; unknown fields, which differ by version, are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+
+
+class Health(BaseModel):
+    """The server is up."""
+
+    status: Literal["UP"] = "UP"
+    model_class: Literal["Tailwise"] = "Tailwise"
+
+
+class Setup(Sent):
+    """A project is being connected."""
+
+    project: Any = None
+    label_schema: str | None = Field(default=None, alias="schema")  # the labelling configuration, XML
+
+
+class SetupDone(BaseModel):
+    """The model that predicts."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    model_version: str
+
+
+class Predict(Sent):
+    """Tasks to predict."""
+
+    tasks: list[dict[str, Any]] = Field(max_length=MOST_TASKS)
+    project: Any = None
+    label_config: str | None = None
+
+
+class Choices(BaseModel):
+    """The class, as the project's configuration calls it."""
+
+    choices: list[str]
+
+
+class Region(BaseModel):
+    """A prediction, as a result of the control."""
+
+    from_name: str
+    to_name: str
+    type: Literal["choices"] = "choices"
+    value: Choices
+    score: float
+
+
+class Prediction(BaseModel):
+    """For one task; empty where its image is not in the campaign, or before the first model."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    result: list[Region]
+    score: float = Field(ge=0, le=1)
+    model_version: str
+
+
+class Predictions(BaseModel):
+    """One for each task, in their order."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    results: list[Prediction]
+    model_version: str
+
+
+class Webhook(Sent):
+    """Something happened in a project; annotations come one by one or many at once."""
+
+    action: str = Field(max_length=100)
+    project: Any = None
+    annotation: Any = None
+    annotations: Any = None
+    task: Any = None
+    tasks: Any = None
+
+
+class Accepted(BaseModel):
+    """What was done with a message."""
+
+    accepted: int = Field(default=0, ge=0, description="annotations that are recorded")
+    taken_back: int = Field(default=0, ge=0, description="deleted annotations whose answers are undone")
+    left_out: list[str] = Field(default=[], description="why annotations were not recorded; at most twenty")
+    training: str | None = Field(default=None, description='"started", or why not')
+
+
+# Annotations.
+
+
+def annotated_tasks(message: Webhook) -> list[dict[str, Any]]:
+    """Tasks with their annotations in a message; each annotation names its task, or there is one task only."""
+    annotations = annotations_of(message)
+    tasks = {
+        _number(one.get("id")): one for one in (*_many(message.task), *_many(message.tasks)) if isinstance(one, dict)
+    }
+    if not tasks or not annotations:
+        return []
+    only = next(iter(tasks.values())) if len(tasks) == 1 else {}
+    paired = [(tasks.get(_task_id(one), only), one) for one in annotations]
+    return [{"id": task.get("id"), "data": task.get("data"), "annotations": [one]} for task, one in paired if task]
+
+
+def annotations_of(message: Webhook) -> list[dict[str, Any]]:
+    """The annotations in a message."""
+    return [one for one in (*_many(message.annotation), *_many(message.annotations)) if isinstance(one, dict)]
+
+
+def _task_id(annotation: Mapping[str, Any]) -> int | str | None:
+    task = annotation.get("task")
+    return _number(task.get("id") if isinstance(task, dict) else task)
+
+
+def _number(value: object) -> int | str | None:
+    return value if isinstance(value, int | str) else None
+
+
+def _many(value: object) -> list[object]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def config_of(project: object) -> str | None:
+    """The configuration in a message, where there is one."""
+    config = project.get("label_config") if isinstance(project, dict) else None
+    return config if isinstance(config, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """The annotations of one message, as answers."""
 
     answers: tuple[Answer, ...]  # those that fit
     left_out: tuple[str, ...]  # why the others do not
@@ -53,7 +252,7 @@ class Heard:
 
 def read_annotations(
     ledger: Ledger, images: Matcher, tasks: Iterable[Mapping[str, Any]], control: Control
-) -> Heard:  # fmt: skip
+) -> Annotations:  # fmt: skip
     """The answers in tasks with one annotation each; nothing is written."""
     classes = [one.name for one in list_classes(ledger)]
     fitting, left_out = [], []
@@ -65,23 +264,24 @@ def read_annotations(
                 fitting.append(_answer(ledger, images, record, task["annotations"][0], control))
             except (BadInput, UnknownName) as error:
                 left_out.append(f"task {task.get('id', number)} ({record.path}): {error}")
-    return Heard(tuple(fitting), tuple(left_out))
+    return Annotations(tuple(fitting), tuple(left_out))
 
 
-def record_annotations(ledger: Ledger, heard: Sequence[Answer]) -> list[str]:
-    """Record what does not stand already; gives why answers were refused."""
-    outcomes = [one for answer in heard if not _stands(ledger, answer) for one in answers.record_each(ledger, [answer])]
+def record_annotations(ledger: Ledger, given: Sequence[Answer]) -> list[str]:
+    """Record answers that are new; returns why others were rejected."""
+    new = (answer for answer in given if not _is_recorded(ledger, answer))
+    outcomes = [one for answer in new for one in answers.record_each(ledger, [answer])]
     return [one.reason for one in outcomes if isinstance(one, Refused)]
 
 
 def take_back(ledger: Ledger, annotations: Iterable[object]) -> list[str]:
-    """Undo all that annotations said, by their numbers; gives those that nothing here came from."""
+    """Undo the answers of annotations, by their ids; returns those that have none here."""
     left_out = []
     for number in annotations:
         given = _given(ledger, number)
         for row in given:
             answers.undo(ledger, f"gone-{row['key']}", row["annotator"], undoes_key=row["key"], source=SOURCE)
-            leases.release(ledger, row["annotator"], [row["image_id"]])  # nobody waits here to answer it anew
+            leases.release(ledger, row["annotator"], [row["image_id"]])  # nobody waits here to answer it again
         if not given:
             left_out.append(f"annotation {number}: no answer here came from it, or it is undone already")
     return left_out
@@ -98,14 +298,14 @@ def _answer(
     at = record.at if record.at is not None and 0 <= record.at < LATEST else None
     known = ledger.read("SELECT 1 FROM model WHERE version = ?", (record.model_version,))
     version = record.model_version if known else None
-    said = [place.key, annotator, record.kind, class_id, annotation.get("updated_at", annotation.get("created_at"))]
-    digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:DIGITS]
+    facts = [place.key, annotator, record.kind, class_id, annotation.get("updated_at", annotation.get("created_at"))]
+    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:KEY_DIGITS]
     key = f"{_prefix(annotation.get('id'))}{digest}"
     return Answer(key, place.id, annotator, record.kind, class_id, at, model_version=version, source=SOURCE)
 
 
 def _class(ledger: Ledger, choice: str, control: Control) -> Klass:
-    """The class that a choice stands for: as the configuration shows it, else by the name itself."""
+    """The class of a choice: by its name in the configuration, else by the choice itself."""
     try:
         found = find_class(ledger, control.shown(choice))
     except UnknownName:
@@ -125,8 +325,8 @@ def _prefix(number: object) -> str:
     return f"ls-{number}-" if known else "ls-x-"
 
 
-def _stands(ledger: Ledger, answer: Answer) -> bool:
-    """Whether this person says so already."""
+def _is_recorded(ledger: Ledger, answer: Answer) -> bool:
+    """Whether this annotator has given this answer already."""
     rows = ledger.read(
         "SELECT 1 FROM answer WHERE image_id = ? AND annotator = ? AND kind = ? AND class_id IS ?",
         (answer.image, answer.annotator, answer.kind, answer.class_id),
@@ -135,7 +335,7 @@ def _stands(ledger: Ledger, answer: Answer) -> bool:
 
 
 def _given(ledger: Ledger, number: object) -> Sequence[Mapping[str, Any]]:
-    """The standing answers that came from an annotation, the latest first."""
+    """The valid answers that came from an annotation, the latest first."""
     prefix = _prefix(number)
     if prefix == _prefix(None):
         return []
@@ -146,103 +346,7 @@ def _given(ledger: Ledger, number: object) -> Sequence[Mapping[str, Any]]:
     return [dict(row) for row in rows]
 
 
-log = get_log(__name__)
-
-NO_MODEL = "untrained"
-PATIENCE = 60.0  # seconds that a prediction waits for the model's guesses; Label Studio waits 100
-GLANCE = 0.1
-RECORDED = frozenset({"ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED"})
-DELETED = frozenset({"ANNOTATION_DELETED", "ANNOTATIONS_DELETED"})
-TRAIN = "START_TRAINING"
-CHUNK = 500  # annotations of one transaction
-MOST_TOLD = 20
-LONGEST_TOLD = 500  # characters
-
-router = APIRouter(tags=["Label Studio ML backend"], responses=REFUSALS)
-pulse = APIRouter(tags=["Label Studio ML backend"], responses={status: REFUSALS[status] for status in (400, 403)})
-
-
-@pulse.get("/health")
-async def health() -> label_studio_schemas.Health:
-    """At once, whatever else is going on."""
-    return label_studio_schemas.Health()
-
-
-@router.post("/setup", responses=WRITING)
-async def setup(desk: OurDesk, asked: label_studio_schemas.Setup) -> label_studio_schemas.SetupDone:
-    """Check the configuration, and name the model."""
-    desk.controls.learn(asked.project, asked.label_schema)
-    version = await desk.read(version_now)
-    return label_studio_schemas.SetupDone(model_version=version or NO_MODEL)
-
-
-@router.post("/predict", responses=WRITING)
-async def predict(desk: OurDesk, asked: label_studio_schemas.Predict) -> label_studio_schemas.Predictions:
-    """The model's class for each task, with its probability as score."""
-    control = desk.controls.learn(asked.project, asked.label_config)
-    version = await desk.read(version_now)
-    guessed = None if version is None else await _guessed(desk, version)
-    return await desk.read_parts(lambda ask: predictions(ask, desk.matcher.get(ask), asked.tasks, guessed, control))
-
-
-@router.post("/webhook", status_code=202, responses=WRITING)
-async def webhook(desk: OurDesk, asked: label_studio_schemas.Webhook) -> label_studio_schemas.Accepted:
-    """Record annotations, take back those that were deleted, begin to train; the answer says what was left out."""
-    if asked.action in RECORDED:
-        return await _recorded(desk, asked)
-    if asked.action in DELETED:
-        return await _taken_back(desk, asked)
-    if asked.action == TRAIN:
-        return label_studio_schemas.Accepted(training=await _training(desk))
-    return label_studio_schemas.Accepted()
-
-
-async def _recorded(desk: Desk, asked: label_studio_schemas.Webhook) -> label_studio_schemas.Accepted:
-    """What is accepted is on the disk."""
-    control = desk.controls.learn(asked.project, _config(asked.project))
-    tasks = annotated_tasks(asked)
-    if not tasks:
-        return label_studio_schemas.Accepted()
-    images = await desk.read_parts(desk.matcher.get)
-    heard = await desk.read(lambda ledger: read_annotations(ledger, images, tasks, control))
-    refused = []
-    for start in range(0, len(heard.answers), CHUNK):
-        part = heard.answers[start : start + CHUNK]
-        refused += await desk.write(lambda ledger, part=part: record_annotations(ledger, part))  # type: ignore[misc]
-    return label_studio_schemas.Accepted(
-        accepted=len(heard.answers) - len(refused), left_out=_told(desk, [*heard.left_out, *refused])
-    )
-
-
-async def _taken_back(desk: Desk, asked: label_studio_schemas.Webhook) -> label_studio_schemas.Accepted:
-    numbers = [one.get("id") for one in _annotations(asked)]
-    left_out = await desk.write(lambda ledger: take_back(ledger, numbers))
-    return label_studio_schemas.Accepted(taken_back=len(numbers) - len(left_out), left_out=_told(desk, left_out))
-
-
-async def _training(desk: Desk) -> str:
-    """Begin to train and to choose the next round, in the background; or why not."""
-    try:
-        await desk.read(check_training)
-        desk.jobs.start(schemas.Next())
-    except (Unfinished, AlreadyRunning, BadInput, PoolExhausted) as error:
-        log.warning("Label Studio asked for training, which was not started: %s", error)
-        return f"not started: {desk.public(str(error))}"
-    return "started"
-
-
-def _told(desk: Desk, left_out: Sequence[str]) -> list[str]:
-    """What was left out, for the answer and for the log."""
-    if left_out:
-        log.warning("of Label Studio's annotations %d were left out: %s", len(left_out), "; ".join(left_out[:5]))
-    more = [f"and {len(left_out) - MOST_TOLD + 1} more"] if len(left_out) > MOST_TOLD else []
-    return [*(desk.public(one[:LONGEST_TOLD]) for one in left_out[: MOST_TOLD - len(more)]), *more]
-
-
-def _config(project: object) -> str | None:
-    """The configuration in a message, where it carries one."""
-    config = project.get("label_config") if isinstance(project, dict) else None
-    return config if isinstance(config, str) else None
+# Predictions.
 
 
 def version_now(ledger: Ledger) -> str | None:
@@ -254,69 +358,33 @@ def version_now(ledger: Ledger) -> str | None:
 
 
 def predictions(
-    ask: Ask, images: Matcher, tasks: Iterable[Mapping[str, Any]], guessed: Guessed | None, control: Control
-) -> label_studio_schemas.Predictions:
+    read: Read,
+    images: Matcher,
+    tasks: Iterable[Mapping[str, Any]],
+    predicted: ModelPredictions | None,
+    control: Control,
+) -> Predictions:
     """One prediction for each task."""
-    names = {one.id: one.name for one in ask(lambda ledger: list_classes(ledger, retired=True))}
-    version = NO_MODEL if guessed is None else guessed.version
+    names = {one.id: one.name for one in read(lambda ledger: list_classes(ledger, retired=True))}
+    version = NO_MODEL if predicted is None else predicted.version
     results = []
     for task in tasks:
-        top = [] if guessed is None else _top(images, task, guessed)
+        top = [] if predicted is None else _top(images, task, predicted)
         results.append(_prediction([(names[number], share) for number, share in top[:1]], version, control))
-    return label_studio_schemas.Predictions(results=results, model_version=version)
+    return Predictions(results=results, model_version=version)
 
 
-def annotated_tasks(asked: label_studio_schemas.Webhook) -> list[dict[str, Any]]:
-    """Tasks with the annotations that a message carries; each annotation names its task, or there is but one."""
-    said = _annotations(asked)
-    tasks = {_number(one.get("id")): one for one in (*_many(asked.task), *_many(asked.tasks)) if isinstance(one, dict)}
-    if not tasks or not said:
-        return []
-    only = next(iter(tasks.values())) if len(tasks) == 1 else {}
-    paired = [(tasks.get(_task_id(one), only), one) for one in said]
-    return [{"id": task.get("id"), "data": task.get("data"), "annotations": [one]} for task, one in paired if task]
-
-
-def _annotations(asked: label_studio_schemas.Webhook) -> list[dict[str, Any]]:
-    return [one for one in (*_many(asked.annotation), *_many(asked.annotations)) if isinstance(one, dict)]
-
-
-def _task_id(annotation: Mapping[str, Any]) -> int | str | None:
-    task = annotation.get("task")
-    return _number(task.get("id") if isinstance(task, dict) else task)
-
-
-def _number(value: object) -> int | str | None:
-    return value if isinstance(value, int | str) else None
-
-
-def _many(value: object) -> list[object]:
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _top(images: Matcher, task: Mapping[str, Any], guessed: Guessed) -> list[tuple[int, float]]:
+def _top(images: Matcher, task: Mapping[str, Any], predicted: ModelPredictions) -> list[tuple[int, float]]:
     records, _ = task_records({**task, "annotations": []}, 0, ())
     place = images.find(records[0]) if records else "no image"
-    return [] if isinstance(place, str) else guessed.top(place.id)
+    return [] if isinstance(place, str) else predicted.top(place.id)
 
 
-def _prediction(guess: list[tuple[str, float]], version: str, control: Control) -> label_studio_schemas.Prediction:
-    if not guess:
-        return label_studio_schemas.Prediction(result=[], score=0.0, model_version=version)
-    name, share = guess[0]
+def _prediction(top: list[tuple[str, float]], version: str, control: Control) -> Prediction:
+    if not top:
+        return Prediction(result=[], score=0.0, model_version=version)
+    name, share = top[0]
     score = min(max(share, 0.0), 1.0)
-    value = label_studio_schemas.Choices(choices=[control.choice(name)])
-    region = label_studio_schemas.Region(from_name=control.from_name, to_name=control.to_name, value=value, score=score)
-    return label_studio_schemas.Prediction(result=[region], score=score, model_version=version)
-
-
-async def _guessed(desk: Desk, version: str) -> Guessed | None:
-    """The model's guesses, waited for while they are being made."""
-    guesses = desk.jobs.guesses
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while (found := guesses.of(version)) is None and not guesses.failed(version):
-                await asyncio.sleep(GLANCE)
-    except TimeoutError:
-        return None
-    return found
+    value = Choices(choices=[control.choice(name)])
+    region = Region(from_name=control.from_name, to_name=control.to_name, value=value, score=score)
+    return Prediction(result=[region], score=score, model_version=version)

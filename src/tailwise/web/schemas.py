@@ -1,4 +1,4 @@
-"""What travels over HTTP: requests, strictly typed and bounded, and answers, as the OpenAPI document tells them."""
+"""Schemas of requests, strictly typed and bounded, and of responses; the OpenAPI document is made from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ..campaign.names import MOST_ANNOTATOR, clean_annotator
 
 IMAGE = "^[0-9a-f]{16}$"
 KEY = "^[A-Za-z0-9_-]{8,64}$"
-SEAL_DIGITS = 16
 MOST_ANSWERS = 200
 MOST_LEASED = 64
 MOST_GRID = 200
@@ -31,65 +30,65 @@ AnswerKind = Literal["label", "other", "skip"]
 SettleKind = Literal["settle-label", "settle-other"]
 
 
-class Asked(BaseModel):
-    """A request: nothing is converted, nothing unknown is passed over."""
+class RequestBody(BaseModel):
+    """Base of request bodies: no type conversion, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class Query(BaseModel):
-    """What stands behind the ? of an address: texts, so numbers are read; an unknown name is a slip of the pen."""
+    """Base of query parameters: numbers are parsed from text; unknown names are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class StateQuery(Query):
-    """Who asks: whose answers and decisions are one's own."""
+    """The annotator who asks, whose own answers are counted."""
 
     annotator: Annotator | None = None
 
 
 class HistoryQuery(Query):
-    """Whose answers, and how many."""
+    """The annotator, and how many answers."""
 
     annotator: Annotator
     limit: int = Field(default=50, ge=1, le=1000)
 
 
 class ImageQuery(Query):
-    """How large an image is wanted, in pixels of its longer side, and with which bytes."""
+    """Pixels of the longer side, and the seal of the bytes."""
 
     size: Literal["160", "512", "1280", "2048"] = "512"
     seal: Seal | None = None
 
 
-class Told(BaseModel):
-    """An answer."""
+class ResponseBody(BaseModel):
+    """Base of responses."""
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
 
 
-class ErrorText(Told):
-    """What went wrong: a word for programs, a sentence for people."""
+class ErrorText(ResponseBody):
+    """What went wrong: a code for programs, a message for people."""
 
     code: str
     message: str
 
 
-class Error(Told):
+class Error(ResponseBody):
     """The one shape of every error."""
 
     error: ErrorText
 
 
-class CampaignName(Told):
-    """Which campaign this is."""
+class CampaignName(ResponseBody):
+    """The campaign's id and name."""
 
     id: str
     name: str
 
 
-class Klass(Told):
+class LabelClass(ResponseBody):
     """A class that an image can belong to."""
 
     id: int
@@ -98,44 +97,44 @@ class Klass(Told):
     retired: bool
 
 
-class RoundProgress(Told):
+class RoundProgress(ResponseBody):
     """How far the open round is."""
 
     id: int
     budget: Count
-    answered: Count  # images with all that they want, skipped ones among them
-    skipped: Count  # of these, images of which nobody has said what they are
+    answered: Count  # images with all wanted answers, including skipped ones
+    skipped: Count  # of these, images without any answer but skips
     remaining: Count
     complete: bool
     mine: Count  # answers of the annotator who asks, without skips
 
 
-class ClassBalance(Told):
+class ClassBalance(ResponseBody):
     """How many labels a class has and should have."""
 
     class_id: int
     labelled: Count
     round_labelled: Count
-    expected: float | None  # new ones of this round, as the model foresaw it
+    expected: float | None  # new labels of this round, predicted by the model
     target: float | None  # of all labels, when the round is done
 
 
-class Habits(Told):
+class LabelSettings(ResponseBody):
     """How people label in this campaign."""
 
     overlap: int
     blind: bool
 
 
-class NextBatch(Told):
-    """What the next round would be made of."""
+class NextBatch(ResponseBody):
+    """What the next round can be chosen from."""
 
-    budget: Count = Field(description="images of a round, where nothing else is asked for")
+    budget: Count = Field(description="images of a round by default")
     left: Count = Field(description="images that can be chosen")
-    skipped: Count = Field(description="those that can be chosen, too, where it is asked for: people have skipped them")
+    skipped: Count = Field(description="skipped images, which can be chosen on request")
 
 
-class Job(Told):
+class Job(ResponseBody):
     """Training and choosing in the background."""
 
     state: Literal["idle", "running", "done", "failed"]
@@ -145,21 +144,21 @@ class Job(Told):
     round: int | None = None
 
 
-class Images(Told):
+class Images(ResponseBody):
     """How many images the campaign has."""
 
-    usable: Count = Field(description="those that can be shown: neither copies nor in quarantine")
+    usable: Count = Field(description="images that can be shown: neither copies nor in quarantine")
 
 
-class State(Told):
-    """All that the page shows around the image."""
+class State(ResponseBody):
+    """Everything that the page shows around the image."""
 
     campaign: CampaignName
     images: Images
-    classes: list[Klass]
+    classes: list[LabelClass]
     round: RoundProgress | None
     balance: list[ClassBalance]
-    settings: Habits
+    settings: LabelSettings
     next: NextBatch | None = Field(description="null while the open round waits for answers")
     job: Job
     annotators: list[str]
@@ -168,20 +167,20 @@ class State(Told):
     version: str
 
 
-class Guess(Told):
-    """A class and how sure the model is of it."""
+class Prediction(ResponseBody):
+    """A class and its probability by the model."""
 
     class_id: int
     confidence: Share
 
 
-class Prelabel(Guess):
-    """What the model takes an image for."""
+class Prelabel(Prediction):
+    """The model's prediction for an image, with the likeliest classes."""
 
-    top: list[Guess]
+    top: list[Prediction]
 
 
-class Picture(Told):
+class LeasedImage(ResponseBody):
     """An image to be answered."""
 
     key: str
@@ -193,13 +192,13 @@ class Picture(Told):
     lease_until: int  # microseconds since 1970
 
 
-class Pictures(Told):
-    """Images that are kept for the annotator who asked."""
+class LeasedImages(ResponseBody):
+    """Images that are leased to the annotator who asked."""
 
-    images: list[Picture]
+    images: list[LeasedImage]
 
 
-class Lease(Asked):
+class Lease(RequestBody):
     """Asks for images to label."""
 
     annotator: Annotator
@@ -207,47 +206,49 @@ class Lease(Asked):
     tab: str | None = Field(default=None, max_length=64)
 
 
-class Grid(Asked):
-    """Asks for images of one proposed class."""
+class Grid(RequestBody):
+    """Asks for images of one predicted class."""
 
     annotator: Annotator
     class_id: ClassId
     count: int = Field(default=48, ge=1, le=MOST_GRID)
 
 
-class Release(Asked):
+class Release(RequestBody):
     """Gives images back unanswered."""
 
     annotator: Annotator
     images: list[ImageKey] = Field(max_length=1000)
 
 
-class Released(Told):
+class Released(ResponseBody):
     """How many were given back."""
 
     released: Count
 
 
-class Answer(Asked):
-    """What somebody says about an image; a label names its class, the other kinds name none."""
+class Answer(RequestBody):
+    """One answer about an image; only a label has a class."""
 
     key: Key
     image: ImageKey
     kind: AnswerKind
     class_id: ClassId | None = None
-    seal: Seal | None = Field(default=None, description="of the bytes that were seen; others are not answered by it")
+    seal: Seal | None = Field(
+        default=None, description="of the bytes that were shown; rejected where they have changed"
+    )
     seconds: float | None = Field(default=None, ge=0, le=86_400, description="from seeing the image to answering")
     at: int | None = Field(default=None, ge=0, le=FAR, description="microseconds since 1970 by the client's clock")
 
 
-class Answers(Asked):
+class Answers(RequestBody):
     """Answers of one annotator."""
 
     annotator: Annotator
     answers: list[Answer] = Field(min_length=1, max_length=MOST_ANSWERS)
 
 
-class Saved(Told):
+class Saved(ResponseBody):
     """An answer that is on the disk."""
 
     key: str
@@ -256,21 +257,21 @@ class Saved(Told):
     fresh: bool  # False: it was there already
 
 
-class NotSaved(Told):
-    """An answer that was refused."""
+class NotSaved(ResponseBody):
+    """An answer that was rejected."""
 
     key: str
     saved: Literal[False] = False
     error: ErrorText
 
 
-class Results(Told):
+class Results(ResponseBody):
     """One result for each answer, in their order."""
 
     results: list[Saved | NotSaved]
 
 
-class Undo(Asked):
+class Undo(RequestBody):
     """Takes an answer back: the one named, or the annotator's last."""
 
     annotator: Annotator
@@ -278,22 +279,22 @@ class Undo(Asked):
     undoes: Key | None = None
 
 
-class Undone(Told):
+class Undone(ResponseBody):
     """The answer that was taken back."""
 
     image: str
     kind: str
     class_id: int | None
-    restored: bool = False  # True where an undo was undone: the answer stands again
+    restored: bool = False  # True where an undo was undone: the answer is valid again
 
 
-class UndoResult(Told):
-    """Null where there was nothing to take back."""
+class UndoResult(ResponseBody):
+    """Null where there was nothing to undo."""
 
     undone: Undone | None
 
 
-class Past(Told):
+class PastAnswer(ResponseBody):
     """One answer of the past."""
 
     event: int
@@ -305,21 +306,21 @@ class Past(Told):
     at: int  # microseconds since 1970
 
 
-class History(Told):
-    """Standing answers, the latest first; those changed since are among them, and stand again when that is undone."""
+class History(ResponseBody):
+    """Valid answers, the latest first, including those changed since: undoing the change restores them."""
 
-    items: list[Past]
+    items: list[PastAnswer]
 
 
-class Voice(Told):
-    """What one annotator said about an image."""
+class ConflictAnswer(ResponseBody):
+    """The answer of one annotator about an image."""
 
     annotator: str
     kind: str
     class_id: int | None
 
 
-class Conflict(Told):
+class Conflict(ResponseBody):
     """An image on which people differ."""
 
     image: str
@@ -327,10 +328,10 @@ class Conflict(Told):
     width: Count
     height: Count
     prelabel: Prelabel | None
-    answers: list[Voice]
+    answers: list[ConflictAnswer]
 
 
-class PairAgreement(Told):
+class PairAgreement(ResponseBody):
     """How far two people agree beyond chance."""
 
     first: str
@@ -339,7 +340,7 @@ class PairAgreement(Told):
     images: Count  # that both answered
 
 
-class Agreement(Told):
+class Agreement(ResponseBody):
     """How far people agree beyond chance; null where too few images have two answers."""
 
     cohen: float | None = Field(description="Cohen's κ is of two people: this is its mean over all pairs that have one")
@@ -349,15 +350,15 @@ class Agreement(Told):
     images: Count  # with two answers or more
 
 
-class Conflicts(Told):
+class Conflicts(ResponseBody):
     """All images on which people differ."""
 
     items: list[Conflict]
-    settled: list[Past] = Field(description="decisions of the one who asks that still stand, the latest first")
+    settled: list[PastAnswer] = Field(description="valid decisions of the annotator who asks, the latest first")
     agreement: Agreement
 
 
-class Settle(Asked):
+class Settle(RequestBody):
     """Decides a conflict."""
 
     annotator: Annotator
@@ -367,14 +368,14 @@ class Settle(Asked):
     class_id: ClassId | None = None
 
 
-class Settled(Told):
-    """The decision as it was recorded."""
+class Settled(ResponseBody):
+    """The recorded decision."""
 
     event: int
     fresh: bool
 
 
-class ClassCount(Told):
+class ClassCount(ResponseBody):
     """Of one class in a round."""
 
     class_id: int
@@ -383,7 +384,7 @@ class ClassCount(Told):
     realised: Count
 
 
-class Certificate(Told):
+class Certificate(ResponseBody):
     """How good the choice of a round is, proven."""
 
     status: str
@@ -394,7 +395,7 @@ class Certificate(Told):
     seconds: float | None  # that choosing took
 
 
-class Round(Told):
+class Round(ResponseBody):
     """A round, open or past."""
 
     id: int
@@ -410,13 +411,13 @@ class Round(Told):
     certificate: Certificate | None
 
 
-class Rounds(Told):
+class Rounds(ResponseBody):
     """Every round, the first one first."""
 
     items: list[Round]
 
 
-class Next(Asked):
+class Next(RequestBody):
     """Asks for training and for a new round."""
 
     budget: int | None = Field(default=None, ge=1, le=1_000_000)
@@ -427,11 +428,11 @@ class Next(Asked):
     seed: int | None = Field(
         default=None, ge=0, le=2**32 - 1, description="equal labels and seeds give equal rounds; by default its number"
     )
-    allow_unfinished: bool = Field(default=False, description="open it though answers are missing in the open round")
+    allow_unfinished: bool = Field(default=False, description="open it although answers are missing in the open round")
     skipped: bool = Field(default=False, description="choose also from the images that people have skipped")
 
 
-class JobStarted(Told):
+class JobStarted(ResponseBody):
     """The job that was started."""
 
     job: Job

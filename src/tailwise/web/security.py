@@ -1,10 +1,7 @@
-"""Who may come in: pure checks of a request's head (ASGI scope) against the settings, each giving a Refusal or None.
+"""Access control and request bodies: host, origin and token checks, security headers, strict JSON.
 
-Host against rebinding, Origin against other sites, the token against everybody else, the type against plain forms.
-
-The guard in front of the app, as pure ASGI: turns bad requests away and dresses every answer, errors included.
-
-A body is read here, counted while it streams and checked as JSON; the app behind sees only requests that passed.
+`SecurityMiddleware` runs in front of the app (pure ASGI). It checks each request, reads and checks its body, and adds
+security headers to every response, errors included; the app sees only requests that passed.
 """
 
 from __future__ import annotations
@@ -15,111 +12,128 @@ import binascii
 import contextlib
 import hmac
 import ipaddress
+import json
+import math
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import parse_qs
 
 from ..errors import BadInput
-from . import connections
-from .errors import Refusal, get_log
-from .settings import WebSettings
+from .settings import WebSettings, get_log
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+log = get_log(__name__)
 
 TOKEN_HEADER = b"x-tailwise-token"
 READING = frozenset({"GET", "HEAD"})
 ML_PATHS = frozenset({"/health", "/setup", "/predict", "/webhook"})
+LONGEST_MESSAGE = 1000  # characters: a message may quote the request, but not echo a megabyte
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 
 
-def refused(scope: Scope, settings: WebSettings) -> Refusal | None:
-    """The first reason to turn a request away for whom it comes from."""
-    checks = (wrong_host, wrong_origin, wrong_token)
+@dataclass(frozen=True, slots=True)
+class ErrorResponse:
+    """An error as it is sent: {"error": {"code": ..., "message": ...}}."""
+
+    status: int
+    code: str
+    message: str
+
+    def body(self) -> bytes:
+        """The JSON that is sent; characters that cannot be encoded are escaped."""
+        error = {"code": self.code, "message": self.message[:LONGEST_MESSAGE]}
+        return json.dumps({"error": error}, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+# Checks of a request's headers (ASGI scope); each gives an ErrorResponse or None.
+
+
+def check_access(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
+    """The first reason to reject a request for who sent it."""
+    checks = (check_host, check_origin, check_token)
     return next((no for check in checks if (no := check(scope, settings))), None)
 
 
-def refused_body(scope: Scope, settings: WebSettings) -> Refusal | None:
-    """The first reason not to read a body, by what its headers say."""
-    return wrong_type(scope) or too_long(scope, settings)
-
-
-def wrong_host(scope: Scope, settings: WebSettings) -> Refusal | None:
+def check_host(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
     """A page of another site that has its name point here (DNS rebinding) still sends its own name."""
     hosts = headers(scope, b"host")
     match = _AUTHORITY.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if match is None:
-        return Refusal(400, "bad_host", "the request names no host; open the link that `tailwise label` printed")
+        return ErrorResponse(400, "bad_host", "no valid Host header; open the link that `tailwise label` printed")
     name = match.group(1).strip("[]").lower()
     if name in settings.names or (settings.any_address and _is_address(name)):
         return None
-    return Refusal(
+    return ErrorResponse(
         403,
         "foreign_host",
         f"this server is not {name[:100]!r}; open the printed link, or start it with that name allowed",
     )
 
 
-def wrong_origin(scope: Scope, settings: WebSettings) -> Refusal | None:
-    """Browsers name the page that asks; only ours may write. Programs name none, and show the token, not a cookie."""
+def check_origin(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
+    """Browsers send the Origin of the page that asks; only ours may write. Programs send the token, not a cookie."""
     origins = headers(scope, b"origin")
     if not origins:
-        by_cookie = _cookies(scope, settings.cookie) and not headers(scope, TOKEN_HEADER) and not _basic(scope)
+        by_cookie = (
+            _cookies(scope, settings.cookie) and not headers(scope, TOKEN_HEADER) and not _basic_passwords(scope)
+        )
         if scope["method"] in READING or not by_cookie:
             return None
-        return Refusal(
+        return ErrorResponse(
             403, "no_origin", "a request that changes something must name its Origin or send the token header"
         )
     host = headers(scope, b"host")[0].lower()
     if len(origins) == 1 and origins[0].lower() in (f"http://{host}", f"https://{host}"):
         return None
-    return Refusal(
+    return ErrorResponse(
         403, "foreign_origin", f"requests from {origins[0][:100]!r} are not allowed; use the page of this server"
     )
 
 
-def wrong_token(scope: Scope, settings: WebSettings) -> Refusal | None:
-    """Compared in constant time; any of the ways to show it will do."""
+def check_token(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
+    """In a header, in the cookie, or for Label Studio as the password of HTTP Basic."""
     if settings.token is None or is_health(scope, settings) or link_token(scope) is not None:
         return None
-    shown = [*headers(scope, TOKEN_HEADER), *_cookies(scope, settings.cookie)]
+    sent = [*headers(scope, TOKEN_HEADER), *_cookies(scope, settings.cookie)]
     if settings.ml_backend and scope["path"] in ML_PATHS:
-        shown += _basic(scope)
-    if any(same(token, settings.token) for token in shown):
+        sent += _basic_passwords(scope)
+    if any(is_token(token, settings.token) for token in sent):
         return None
-    what = "the token is not that of this campaign (any more)" if shown else "no token was sent"
-    return Refusal(401, "no_token", f"{what}; open the link that `tailwise label` printed")
+    what = "the token is not that of this campaign (any more)" if sent else "no token was sent"
+    return ErrorResponse(401, "no_token", f"{what}; open the link that `tailwise label` printed")
 
 
-def wrong_type(scope: Scope) -> Refusal | None:
-    """A form of another site can post text/plain without asking; it cannot post JSON."""
+def check_content_type(scope: Scope) -> ErrorResponse | None:
+    """A form of another site can post text/plain without CORS; it cannot post JSON."""
     kinds = headers(scope, b"content-type")
     kind, _, charset = kinds[0].lower().partition(";") if len(kinds) == 1 else ("", "", "")
     utf8 = charset.strip().replace('"', "") in ("", "charset=utf-8")
     if kind.strip() == "application/json" and utf8 and not headers(scope, b"content-encoding"):
         return None
-    return Refusal(415, "not_json", "only Content-Type: application/json, UTF-8 and not compressed, is read")
+    return ErrorResponse(415, "not_json", "only Content-Type: application/json, UTF-8 and not compressed, is read")
 
 
-def too_long(scope: Scope, settings: WebSettings) -> Refusal | None:
-    """By what the header claims; the guard counts as well."""
+def check_length(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
+    """By the Content-Length header; `read_body` counts as well."""
     lengths = headers(scope, b"content-length")
     if lengths and not (lengths[0].isascii() and lengths[0].isdigit()):
-        return Refusal(400, "bad_length", "Content-Length is no number")
+        return ErrorResponse(400, "bad_length", "Content-Length is not a number")
     limit = body_limit(scope, settings)
     return over_limit(limit) if lengths and int(lengths[0][:20]) > limit else None
 
 
-def over_limit(limit: int) -> Refusal:
-    """For a body that is, or says it is, too long."""
-    return Refusal(413, "too_large", f"the body is longer than {limit:,} bytes; send fewer answers at once")
+def over_limit(limit: int) -> ErrorResponse:
+    """The error for a body that is too long."""
+    return ErrorResponse(413, "too_large", f"the body is longer than {limit:,} bytes; send fewer answers at once")
 
 
 def body_limit(scope: Scope, settings: WebSettings) -> int:
-    """Label Studio sends whole tasks; nobody else needs much."""
+    """Label Studio sends whole tasks; the page sends little."""
     return settings.ml_body_bytes if settings.ml_backend and scope["path"] in ML_PATHS else settings.body_bytes
 
 
@@ -132,22 +146,22 @@ def link_token(scope: Scope) -> str | None:
 
 
 def is_health(scope: Scope, settings: WebSettings) -> bool:
-    """Whether somebody asks only if the server is up, which is no secret."""
+    """Whether it is Label Studio's health check, which needs no token."""
     return settings.ml_backend and scope["path"] == "/health" and scope["method"] in READING
 
 
 def from_another_site(scope: Scope) -> bool:
-    """Whether a person followed a link of another site: then browsers hold the cookie (SameSite=Strict) back."""
+    """Whether a link of another site was followed: then browsers do not send the cookie (SameSite=Strict)."""
     return headers(scope, b"sec-fetch-mode") == ["navigate"] and headers(scope, b"sec-fetch-site") == ["cross-site"]
 
 
-def same(token: str, true: str) -> bool:
-    """Whether they are equal, in a time that does not tell how much of it was right."""
-    return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), true.encode())
+def is_token(sent: str, token: str) -> bool:
+    """Compared in constant time."""
+    return hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), token.encode())
 
 
 def headers(scope: Scope, name: bytes) -> list[str]:
-    """Every value sent under a name."""
+    """Every value of a header."""
     sent: Iterable[tuple[bytes, bytes]] = scope["headers"]
     return [value.decode("latin-1").strip() for key, value in sent if key == name]
 
@@ -162,8 +176,8 @@ def _cookies(scope: Scope, name: str) -> list[str]:
     return found
 
 
-def _basic(scope: Scope) -> list[str]:
-    """Passwords of HTTP Basic, the one way in which Label Studio can show a token."""
+def _basic_passwords(scope: Scope) -> list[str]:
+    """Passwords of HTTP Basic, the only way in which Label Studio can send a token."""
     found = []
     for header in headers(scope, b"authorization"):
         kind, _, coded = header.partition(" ")
@@ -183,16 +197,16 @@ def _is_address(name: str) -> bool:
     return True
 
 
-log = get_log(__name__)
+# The middleware.
 
-LINGER_BYTES = 64 << 20
-LINGER_SECONDS = 3.0
-BODY_SECONDS = 30.0  # whoever sends a megabyte more slowly is not labelling
+DRAIN_BYTES = 64 << 20
+DRAIN_SECONDS = 3.0
+BODY_SECONDS = 30.0  # a client that sends a megabyte more slowly is not labelling
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-DRESS = {
+SECURITY_HEADERS = {
     b"content-security-policy": CSP.encode(),
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
@@ -200,77 +214,77 @@ DRESS = {
     b"cross-origin-resource-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
     b"permissions-policy": b"camera=(), geolocation=(), microphone=()",
-    b"cache-control": b"no-store",  # an answer may say otherwise: images never change
+    b"cache-control": b"no-store",  # a response may say otherwise: images never change
 }
-BROKEN = Refusal(500, "broken", "something failed inside the server; its log says what, and no answer was lost")
-PLAIN = b"text/html; charset=utf-8"
-NO_ENTRY = (
+BROKEN = ErrorResponse(500, "broken", "something failed inside the server; its log says what, and no answer was lost")
+HTML = b"text/html; charset=utf-8"
+NO_TOKEN_PAGE = (
     b"<!doctype html><html lang=en><meta charset=utf-8><title>Tailwise</title>"
     b"<p>Open the link that <code>tailwise label</code> printed: it carries the key to this page.</p></html>"
 )
-COME_IN = (
+RELOAD_PAGE = (
     b"<!doctype html><html lang=en><meta charset=utf-8><title>Tailwise</title><p><a href=/>Tailwise</a></p></html>"
 )
 
 
-class Guard:
-    """Stands in front of an ASGI app."""
+class SecurityMiddleware:
+    """Checks every request of an ASGI app."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings, posts: frozenset[str]) -> None:
         self.app = app
         self.settings = settings
-        self.posts = posts  # the paths that read a body; any other never sees one
+        self.posts = posts  # paths that read a body; other routes never get one
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Of HTTP what passes the checks; of anything else only the app's own start and end."""
+        """HTTP that passes the checks, and the app's own start and end; no websockets."""
         if scope["type"] == "http":
-            await self._http(scope, receive, dressed(send))
+            await self._http(scope, receive, adding_headers(send))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
             await self.app(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = refused(scope, self.settings)
-        if refusal is not None:
-            await self._turn_away(scope, send, refusal)
+        error = check_access(scope, self.settings)
+        if error is not None:
+            await self._reject(scope, send, error)
         elif (token := link_token(scope)) is not None:
-            await self._let_in(scope, send, token)
+            await self._log_in(scope, send, token)
         elif scope["method"] == "POST" and scope["path"] in self.posts:
-            await self._with_body(scope, receive, send)
+            await self._read_and_forward(scope, receive, send)
         else:
-            await self._pass_on(scope, replay(b"", receive), send)
+            await self._forward(scope, replay(b"", receive), send)
 
-    async def _with_body(self, scope: Scope, receive: Receive, send: Send) -> None:
-        limit = body_limit(scope, self.settings)
-        body = refused_body(scope, self.settings) or await read_body(receive, limit)
-        if isinstance(body, Refusal):
-            await (refuse_and_linger(receive, send, body) if body.status == 413 else refuse(send, body))
+    async def _read_and_forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = check_content_type(scope) or check_length(scope, self.settings)
+        body = error or await read_body(receive, body_limit(scope, self.settings))
+        if isinstance(body, ErrorResponse):
+            await (send_error_and_drain(receive, send, body) if body.status == 413 else send_error(send, body))
         else:
-            await self._pass_on(scope, replay(body, receive), send)
+            await self._forward(scope, replay(body, receive), send)
 
-    async def _turn_away(self, scope: Scope, send: Send, refusal: Refusal) -> None:
-        """As JSON; a person at the front door gets a page, or a second try without the other site behind it."""
-        if refusal.status != 401 or scope["path"] != "/":
-            await refuse(send, refusal)
+    async def _reject(self, scope: Scope, send: Send, error: ErrorResponse) -> None:
+        """As JSON; at / as a page, which reloads itself once where a link of another site was followed."""
+        if error.status != 401 or scope["path"] != "/":
+            await send_error(send, error)
         elif from_another_site(scope):
-            await answer(send, 200, COME_IN, PLAIN, [(b"refresh", b"0; url=/")])
+            await send_response(send, 200, RELOAD_PAGE, HTML, [(b"refresh", b"0; url=/")])
         else:
-            await answer(send, 401, NO_ENTRY, PLAIN)
+            await send_response(send, 401, NO_TOKEN_PAGE, HTML)
 
-    async def _let_in(self, scope: Scope, send: Send, token: str) -> None:
-        """The link becomes a cookie, and the token leaves the address bar."""
+    async def _log_in(self, scope: Scope, send: Send, token: str) -> None:
+        """Set the cookie, and redirect so that the token leaves the address bar."""
         true = self.settings.token
-        if true is not None and not same(token, true):
-            await answer(send, 401, NO_ENTRY, PLAIN)
+        if true is not None and not is_token(token, true):
+            await send_response(send, 401, NO_TOKEN_PAGE, HTML)
             return
-        # Without Max-Age it goes with the browser; HttpOnly keeps it from scripts, Strict from other sites.
+        # No Max-Age: it ends with the browser. HttpOnly keeps it from scripts, Strict from other sites.
         secure = "; Secure" if scope.get("scheme") == "https" else ""
         cookie = f"{self.settings.cookie}={true or ''}; Path=/; HttpOnly; SameSite=Strict{secure}"
         kept = [(b"set-cookie", cookie.encode())] if true else []
-        await answer(send, 303, b"", PLAIN, [(b"location", b"/"), *kept])
+        await send_response(send, 303, b"", HTML, [(b"location", b"/"), *kept])
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
 
         async def watched(message: Message) -> None:
@@ -283,34 +297,97 @@ class Guard:
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not started:
-                await refuse(send, BROKEN)
+                await send_error(send, BROKEN)
 
 
-async def read_body(receive: Receive, limit: int, seconds: float = BODY_SECONDS) -> bytes | Refusal:
-    """All of a body that is short enough, comes soon enough and is sound JSON."""
+# Bodies.
+
+MAX_DEPTH = 32
+# Possessive, and an open string ends with the text: so a body of a million quotes is still scanned once.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_BRACKETS = re.compile(rb"[\[\]{}]")
+
+
+def parse_json(body: bytes) -> object:
+    r"""The value of a JSON text.
+
+    >>> parse_json(b'{"seconds": 1.5}')
+    {'seconds': 1.5}
+    >>> parse_json(b'[NaN]')
+    Traceback (most recent call last):
+    ...
+    tailwise.errors.BadInput: the body contains NaN, which is not valid JSON; send null or a number
+    """
+    openings = body.count(b"[") + body.count(b"{")
+    if openings > MAX_DEPTH and depth(body) > MAX_DEPTH:  # most bodies have too few brackets to be deep
+        raise BadInput(f"the body is nested more than {MAX_DEPTH} deep; send a flatter one")
+    try:
+        value: object = json.loads(body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+        # A lone surrogate can only be written as an escape; it parses, but no file and no database can hold it.
+        if b"\\u" in body:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except BadInput:
+        raise
+    except UnicodeDecodeError:
+        raise BadInput("the body is not UTF-8; send JSON as UTF-8") from None
+    except UnicodeEncodeError:
+        raise BadInput("the body contains half of a surrogate pair, which is not text; send whole characters") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the body is not valid JSON: {error}") from None
+    return value
+
+
+def depth(body: bytes) -> int:
+    """How deep arrays and objects are nested, without brackets in strings; stops counting above MAX_DEPTH.
+
+    >>> depth(b'{"a": [1, "[["]}')
+    2
+    """
+    deepest = level = 0
+    for bracket in _BRACKETS.finditer(_STRING.sub(b"", body)):
+        level += 1 if bracket.group() in b"[{" else -1
+        deepest = max(deepest, level)
+        if deepest > MAX_DEPTH:
+            break
+    return deepest
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise BadInput(f"the body contains {name}, which is not valid JSON; send null or a number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise BadInput(f"the body contains the number {text[:40]}, which is too large")
+    return value
+
+
+async def read_body(receive: Receive, limit: int, seconds: float = BODY_SECONDS) -> bytes | ErrorResponse:
+    """The whole body, or an error where it is too long, too slow or not valid JSON."""
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    return Refusal(400, "cut", "the connection ended before the body did")
+                    return ErrorResponse(400, "cut", "the connection ended before the body did")
                 body += message.get("body", b"")
                 if len(body) > limit:
                     return over_limit(limit)
                 if not message.get("more_body", False):
                     break
     except TimeoutError:
-        return Refusal(400, "too_slow", f"the body did not arrive within {seconds:g} s")
+        return ErrorResponse(400, "too_slow", f"the body did not arrive within {seconds:g} s")
     try:
-        connections.parse(bytes(body))
+        parse_json(bytes(body))
     except BadInput as error:
-        return Refusal(400, "bad_json", str(error))
+        return ErrorResponse(400, "bad_json", str(error))
     return bytes(body)
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """A receive that gives the body once, and then whatever comes."""
+    """A receive that gives the body once, then the messages that follow."""
     message: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
     async def replayed() -> Message:
@@ -323,33 +400,33 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
-def dressed(send: Send) -> Send:
-    """A send that adds the security headers which an answer does not set itself."""
+def adding_headers(send: Send) -> Send:
+    """A send that adds the security headers which a response does not set itself."""
 
-    async def dressing(message: Message) -> None:
+    async def add(message: Message) -> None:
         if message["type"] == "http.response.start":
             sent = [(bytes(name).lower(), value) for name, value in message.get("headers", [])]
             own = {name for name, _ in sent}
-            message = {**message, "headers": [*sent, *((k, v) for k, v in DRESS.items() if k not in own)]}
+            message = {**message, "headers": [*sent, *((k, v) for k, v in SECURITY_HEADERS.items() if k not in own)]}
         await send(message)
 
-    return dressing
+    return add
 
 
-async def refuse(send: Send, refusal: Refusal) -> None:
+async def send_error(send: Send, error: ErrorResponse) -> None:
     """Send an error."""
-    await answer(send, refusal.status, refusal.body(), b"application/json")
+    await send_response(send, error.status, error.body(), b"application/json")
 
 
-async def refuse_and_linger(receive: Receive, send: Send, refusal: Refusal) -> None:
+async def send_error_and_drain(receive: Receive, send: Send, error: ErrorResponse) -> None:
     """Send an error at once, then read on for a while without keeping anything, and close.
 
-    Whoever is still sending when a connection is closed may lose the answer with it.
+    A client that is still sending when its connection is closed may lose the response with it.
     """
-    await begin(send, refusal.status, refusal.body(), b"application/json", [(b"connection", b"close")])
-    left = LINGER_BYTES
+    await start_response(send, error.status, error.body(), b"application/json", [(b"connection", b"close")])
+    left = DRAIN_BYTES
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_SECONDS):
+        async with asyncio.timeout(DRAIN_SECONDS):
             while left > 0:
                 message = await receive()
                 left -= len(message.get("body", b""))
@@ -358,18 +435,18 @@ async def refuse_and_linger(receive: Receive, send: Send, refusal: Refusal) -> N
     await send({"type": "http.response.body", "body": b""})
 
 
-async def answer(
+async def send_response(
     send: Send, status: int, body: bytes, kind: bytes, more: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:  # fmt: skip
-    """Send a whole answer."""
-    await begin(send, status, body, kind, more)
+    """Send a whole response."""
+    await start_response(send, status, body, kind, more)
     await send({"type": "http.response.body", "body": b""})
 
 
-async def begin(
+async def start_response(
     send: Send, status: int, body: bytes, kind: bytes, more: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:  # fmt: skip
-    """Send all of an answer but its end."""
+    """Send all of a response but its end."""
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": True})

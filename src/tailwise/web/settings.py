@@ -1,14 +1,16 @@
-"""What the server is told when it starts: who may come in, and how people label.
-
-The secret of a campaign's page: made once, kept in the campaign's folder, readable by its owner alone.
-"""
+"""Settings of a server, the campaign's access token, and the server's log with what may be shown of its messages."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
-from dataclasses import dataclass
+import tempfile
+import traceback
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BadFile, BadInput
@@ -17,6 +19,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
 FIRST_PORT = 8765
 SHORTEST_TOKEN = 16
+TOKEN_FILE = "token"
+TOKEN_BYTES = 24
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f]{0,4}(:[0-9A-Fa-f.]{0,15}){2,8}")
 
 
@@ -25,13 +29,13 @@ class Limits:
     """How many connections there may be, and how long one may wait for the other side."""
 
     max_connections: int = 256  # a browser opens up to six
-    header_timeout: float = 15.0  # for the whole head of a request
-    keep_alive: int = 30  # between two requests; the page looks every five
-    write_timeout: float = 60.0  # without taking anything of a response
+    header_timeout: float = 15.0  # for all headers of a request
+    keep_alive: int = 30  # between two requests; the page asks every five
+    write_timeout: float = 60.0  # while the client reads nothing of a response
     accept_pause: float = 1.0  # after a connection could not be accepted
 
     def __post_init__(self) -> None:
-        """Numbers that a server can work with."""
+        """Every limit must be positive."""
         for name in ("max_connections", "header_timeout", "keep_alive", "write_timeout", "accept_pause"):
             if not getattr(self, name) > 0:
                 raise BadInput(f"the limit {name} is {getattr(self, name)}; it must be above 0")
@@ -39,19 +43,21 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """Of one running server."""
+    """Settings of one running server."""
 
-    token: str | None  # None: whoever reaches the port may label; only on this machine
+    token: str | None  # None: anyone who reaches the port may label; only on this machine
     host: str = "127.0.0.1"
     port: int = FIRST_PORT
     other_names: tuple[str, ...] = ()  # more host names by which people reach this server
-    blind: bool = False  # show no pre-labels, so that they cannot sway anybody
-    ml_backend: bool = False  # speak Label Studio's protocol as well
+    blind: bool = False  # show no predictions, so that they cannot influence anyone
+    ml_backend: bool = False  # also serve Label Studio's ML backend protocol
     body_bytes: int = 1 << 20
     ml_body_bytes: int = 8 << 20
+    names: frozenset[str] = field(init=False)  # host names of this server, in lower case
+    cookie: str = field(init=False)  # name of the cookie with the token
 
     def __post_init__(self) -> None:
-        """Refuse what would let strangers in."""
+        """Reject settings that would give strangers access."""
         if self.token is None and self.host not in LOOPBACK:
             raise BadInput(
                 f"asked to listen on {self.host or 'every address'} without a token, but then everybody in the network "
@@ -65,27 +71,23 @@ class WebSettings:
         for name in (*self.other_names, *({self.host} - EVERYWHERE)):
             if not is_host_name(name):
                 raise BadInput(
-                    f"{name!r} is no host name; give a name such as lab.example.org, without http:// or port"
+                    f"{name!r} is not a host name; give a name such as lab.example.org, without http:// or port"
                 )
 
-    @property
-    def cookie(self) -> str:
-        """Cookies ignore the port, so the name keeps two campaigns on one machine apart."""
-        return f"tailwise_{self.port}"
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Host names that are ours, in lower case."""
-        return LOOPBACK | {name.lower() for name in (self.host, *self.other_names) if name not in EVERYWHERE}
+        # Computed once, as every request is checked against them. Cookies ignore the port, so the cookie's name keeps
+        # two campaigns on one machine apart.
+        names = {name.lower() for name in (self.host, *self.other_names) if name not in EVERYWHERE}
+        object.__setattr__(self, "names", LOOPBACK | names)
+        object.__setattr__(self, "cookie", f"tailwise_{self.port}")
 
     @property
     def any_address(self) -> bool:
-        """Whether every numeric address is ours: listening everywhere, and no foreign name can stand for a number."""
+        """Whether it listens everywhere; then any numeric address is accepted as Host (rebinding needs a name)."""
         return self.host in EVERYWHERE
 
 
 def is_host_name(text: str) -> bool:
-    """Whether a text is a name or an address, and nothing more.
+    """Whether a text is a host name or an address, and nothing more.
 
     >>> is_host_name("lab.example.org"), is_host_name("::1"), is_host_name("http://lab"), is_host_name("lab:80")
     (True, True, False, False)
@@ -93,34 +95,105 @@ def is_host_name(text: str) -> bool:
     return _HOST_NAME.fullmatch(text) is not None
 
 
-TOKEN_FILE = "token"
-TOKEN_BYTES = 24
-
-
 def campaign_token(folder: Path, *, renew: bool = False) -> str:
-    """The token of a campaign; with `renew`, a new one, and links with the old one no longer work."""
+    """The campaign's token, made once and readable by its owner alone; `renew` replaces it, which ends old links."""
     path = folder / TOKEN_FILE
     try:
         if renew:
             path.unlink(missing_ok=True)
-        _make(path)
-        path.chmod(0o600)  # whoever could read it could label
+        if not path.exists():  # a running server may be using the one that exists
+            _write_token(path)
+        path.chmod(0o600)  # anyone who can read it can label
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise BadFile(f"cannot use the token in {path}: {reason}; delete it to get a new one") from error
 
 
-def _make(path: Path) -> None:
-    """Never over one that is there, which a running server may be using; whole, whenever this process may die."""
-    if path.exists():
-        return
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+def _write_token(path: Path) -> None:
+    """Atomically: the file is complete even if this process is killed."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
             out.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
             out.flush()
             os.fsync(out.fileno())
-        beside.replace(path)
+        part.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
+
+
+# The log: one line per event. Ids, names and paths come from outside: a line feed in one could forge a line, an escape
+# sequence could command the terminal, so characters that cannot be printed are escaped.
+
+LONGEST = 4000  # characters of one message; a body may have millions
+INDENT = "    "  # of a traceback, so that none of its lines looks like a log line
+
+
+def get_log(name: str) -> logging.Logger:
+    """A logger that escapes; every module of the server takes its logger from here."""
+    log = logging.getLogger(name)
+    if not any(isinstance(one, EscapeFilter) for one in log.filters):
+        log.addFilter(EscapeFilter())
+    return log
+
+
+class EscapeFilter(logging.Filter):
+    """Makes a record safe to write, for every handler."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Always True: every record is logged."""
+        record.msg, record.args = escaped(record.getMessage()), None
+        if isinstance(record.exc_info, tuple):
+            lines = "".join(traceback.format_exception(*record.exc_info)).splitlines()
+            record.exc_text = "\n".join(f"{INDENT}{escaped(line)}" for line in lines)
+        return True
+
+
+def escaped(text: str) -> str:
+    r"""A text of printable characters alone.
+
+    >>> escaped("id 7\n\x1b[2J ok\u202e")
+    'id 7\\n\\x1b[2J ok\\u202e'
+    """
+    short = text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text):,} characters)"
+    if short.isprintable():
+        return short
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in short)
+
+
+# Errors of the library name files by their full path. The log shows it; responses do not.
+
+_SLASH = r"[\\/]+"
+_END = r"(?![\w-]|\.\w)"  # the name of a folder ends here
+_NAME = r"[^\s'\"`;:,()<>|\\/]"
+_ABSOLUTE = re.compile(rf"(?<![\w.~:\\/-])(?:[A-Za-z]:[\\/]|[\\/])[\\/]*(?:{_NAME}+{_SLASH})+({_NAME}*)")
+
+
+class PublicText:
+    """Shortens paths in messages: below a known folder to the relative path, any other to its last name.
+
+    >>> public = PublicText(Path("/home/ann lee/birds"), [Path("/data/photos")])
+    >>> public("cannot read /home/ann lee/birds/models/7; is /data/photos there? See '/etc/ssl/cert.pem'")
+    "cannot read models/7; is photos there? See 'cert.pem'"
+    """
+
+    def __init__(self, folder: Path, roots: Iterable[Path] = ()) -> None:
+        known = {folder, *roots, Path(tempfile.gettempdir())}
+        with suppress(RuntimeError):  # a user without one
+            known.add(Path.home())
+        longest_first = sorted(known, key=lambda path: -len(path.parts))
+        self._known = [(_folder_pattern(path), path.name) for path in longest_first if path.name]
+
+    def __call__(self, text: str) -> str:
+        """The message without the server's folders."""
+        for pattern, name in self._known:
+            text = pattern.sub(lambda found, name=name: "" if found["below"] else name, text)  # type: ignore[misc]
+        return _ABSOLUTE.sub(lambda found: str(found[1]), text)
+
+
+def _folder_pattern(path: Path) -> re.Pattern[str]:
+    """A folder and the slash after it, with either kind of slash, doubled where the message shows it escaped."""
+    names = _SLASH.join(re.escape(part.strip("\\/")) for part in path.parts if part.strip("\\/"))
+    start = _SLASH if path.parts[0].startswith(("/", "\\")) else ""
+    return re.compile(rf"(?<![\w.]){start}{names}(?:(?P<below>{_SLASH})(?=[\w.])|{_END})")

@@ -1,35 +1,48 @@
-"""What a request is shown, as functions of the ledger: rows in, wire objects out."""
+"""Responses made from the ledger: the page's state, leased images, history, conflicts and rounds.
+
+Counts of a large ledger are cached: with a million labels a count takes seconds, and every page asks every few seconds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from .. import __version__
 from ..campaign import answers, rounds
 from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
+from ..campaign.choosing import candidate_images
 from ..campaign.classes import list_classes
-from ..campaign.images import find_image
+from ..campaign.images import SEAL_DIGITS, count_usable, find_image
 from ..campaign.leases import Leased
 from ..campaign.ledger import CURRENT_SCHEMA, Ledger, read_meta
 from ..campaign.state import Settings, read_settings
+from ..errors import TailwiseError
 from . import schemas
-from .images import seal_of, seals_of
-from .predictions import Glimpse, Sight
-from .tallies import Ask, RoundTally, Tallies, realised
+from .jobs import ModelPredictions, PredictionCache
 
 KEYS = "1234567890"
 PAIR = 2
 MOST_PAIRS = 10
+QUICK = 0.005  # seconds of processor time; quicker counts are not cached
+SHARE = 20  # a slow count is used twenty times as long as it took
+
+Result = TypeVar("Result")
+Counted = TypeVar("Counted")
 
 
-def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: schemas.Job) -> schemas.State:
-    """All that the page shows around the image."""
-    settings, current, classes, name, blind = ask(lambda ledger: _surroundings(ledger, sight))
-    tally = tallies.get(ask)
-    of_round = tallies.of_round(ask, current.id) if current else None
+def state(
+    read: Read, annotator: str | None, counts: CountCache, prelabels: Prelabels, job: schemas.Job
+) -> schemas.State:
+    """Everything that the page shows around the image."""
+    settings, current, classes, name, blind = read(lambda ledger: _surroundings(ledger, prelabels))
+    tally = counts.get(read)
+    of_round = counts.of_round(read, current.id) if current else None
     finished = of_round is None or of_round.progress.complete
     return schemas.State(
         campaign=name,
@@ -37,8 +50,8 @@ def state(ask: Ask, annotator: str | None, tallies: Tallies, sight: Sight, job: 
         classes=classes,
         round=_progress(current, of_round, annotator) if current and of_round else None,
         balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),
-        settings=schemas.Habits(overlap=settings.overlap, blind=blind),
-        next=schemas.NextBatch(budget=settings.budget, **asdict(tallies.left(ask))) if finished else None,
+        settings=schemas.LabelSettings(overlap=settings.overlap, blind=blind),
+        next=schemas.NextBatch(budget=settings.budget, **asdict(counts.left(read))) if finished else None,
         job=job,
         annotators=list(tally.annotators),
         conflicts=tally.conflicts,
@@ -57,26 +70,37 @@ def key_of(place: int) -> str:
     return ("", "⇧")[shift] + KEYS[digit] if shift < PAIR else ""
 
 
-def pictures(ledger: Ledger, leased: Iterable[Leased], version: str | None, sight: Sight) -> schemas.Pictures:
-    """Images to be answered, with as much of the model's guess as people are to see."""
-    glimpse, kept = sight.through(ledger, version), list(leased)
+def leased_images(
+    ledger: Ledger, leased: Iterable[Leased], version: str | None, prelabels: Prelabels
+) -> schemas.LeasedImages:
+    """Leased images, with the predictions that people may see."""
+    preview, kept = prelabels.preview(ledger, version), list(leased)
     seals = seals_of(ledger, [one.image for one in kept])
-    return schemas.Pictures(images=[_picture(one, seals[one.image], glimpse) for one in kept])
+    return schemas.LeasedImages(images=[_leased_image(one, seals[one.image], preview) for one in kept])
+
+
+def seals_of(ledger: Ledger, images: Sequence[int]) -> dict[int, str]:
+    """Seals of many images by id, with one query."""
+    rows = ledger.read(
+        "SELECT id, substr(coalesce(sha256, ''), 1, ?) FROM image WHERE id IN (SELECT value FROM json_each(?))",
+        (SEAL_DIGITS, json.dumps(list(images))),
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 def history(ledger: Ledger, annotator: str, limit: int) -> schemas.History:
-    """What one person said last, the latest first."""
+    """The last answers of one annotator, the latest first."""
     given = answers.history(ledger, annotator, limit=limit, changed=True)
     return schemas.History(items=[_past(ledger, one) for one in given])
 
 
-def conflicts(ask: Ask, annotator: str | None, sight: Sight) -> schemas.Conflicts:
-    """Images on which people differ, how far they agree on the whole, and what one person has settled last."""
-    found = ask(annotator_agreement)
-    items = ask(lambda ledger: [_conflict(ledger, one, sight) for one in answers.conflicts(ledger)])
+def conflicts(read: Read, annotator: str | None, prelabels: Prelabels) -> schemas.Conflicts:
+    """Images on which people differ, their agreement, and what one annotator has settled."""
+    found = read(annotator_agreement)
+    items = read(lambda ledger: [_conflict(ledger, one, prelabels) for one in answers.conflicts(ledger)])
     return schemas.Conflicts(
         items=items,
-        settled=ask(lambda ledger: _settlements(ledger, annotator)) if annotator else [],
+        settled=read(partial(_settlements, annotator=annotator)) if annotator else [],
         agreement=_agreement(found),
     )
 
@@ -93,25 +117,26 @@ def _agreement(found: AnnotatorAgreement) -> schemas.Agreement:
     )  # fmt: skip
 
 
-def all_rounds(ask: Ask) -> schemas.Rounds:
-    """Every round with what was foreseen and what came."""
-    return schemas.Rounds(items=[ask(partial(_round, one=one)) for one in ask(rounds.list_rounds)])
+def all_rounds(read: Read) -> schemas.Rounds:
+    """Every round with its expected and its actual counts."""
+    return schemas.Rounds(items=[read(partial(_round, one=one)) for one in read(rounds.list_rounds)])
 
 
 def _surroundings(
-    ledger: Ledger, sight: Sight
-) -> tuple[Settings, rounds.Round | None, list[schemas.Klass], schemas.CampaignName, bool]:
-    """What is read quickly, at one moment."""
+    ledger: Ledger, prelabels: Prelabels
+) -> tuple[Settings, rounds.Round | None, list[schemas.LabelClass], schemas.CampaignName, bool]:
+    """What is quick to read, in one query."""
     settings = read_settings(ledger)
     known = sorted(list_classes(ledger, retired=True), key=lambda one: one.retired)
     classes = [
-        schemas.Klass(id=one.id, name=one.name, key=key_of(at), retired=one.retired) for at, one in enumerate(known)
-    ]  # fmt: skip
+        schemas.LabelClass(id=one.id, name=one.name, key=key_of(at), retired=one.retired)
+        for at, one in enumerate(known)
+    ]
     name = schemas.CampaignName(id=read_meta(ledger, "campaign") or "", name=settings.name or ledger.folder.name)
-    return settings, rounds.current_round(ledger), classes, name, sight.is_blind(ledger)
+    return settings, rounds.current_round(ledger), classes, name, prelabels.is_blind(ledger)
 
 
-def _progress(current: rounds.Round, tally: RoundTally, annotator: str | None) -> schemas.RoundProgress:
+def _progress(current: rounds.Round, tally: RoundCounts, annotator: str | None) -> schemas.RoundProgress:
     found = tally.progress
     return schemas.RoundProgress(
         id=current.id, budget=current.budget, answered=found.done, skipped=min(tally.skipped, found.done),
@@ -153,26 +178,26 @@ def _by_class(numbers: list[int], values: object) -> dict[int, float]:
     return {number: float(value) for number, value in zip(numbers, known, strict=False) if value is not None}
 
 
-def _picture(one: Leased, seal: str, glimpse: Glimpse) -> schemas.Picture:
-    return schemas.Picture(
+def _leased_image(one: Leased, seal: str, preview: Preview) -> schemas.LeasedImage:
+    return schemas.LeasedImage(
         key=one.key, seal=seal, width=one.width or 0, height=one.height or 0, rank=one.rank, lease_until=one.until,
-        prelabel=glimpse.prelabel(one.image, one.predicted, one.confidence),
+        prelabel=preview.prelabel(one.image, one.predicted, one.confidence),
     )  # fmt: skip
 
 
-def _past(ledger: Ledger, one: answers.Given) -> schemas.Past:
+def _past(ledger: Ledger, one: answers.Given) -> schemas.PastAnswer:
     image = find_image(ledger, one.image)
-    return schemas.Past(
-        event=one.event_id, key=one.key, image=image.key, seal=seal_of(image), kind=one.kind, class_id=one.class_id,
+    return schemas.PastAnswer(
+        event=one.event_id, key=one.key, image=image.key, seal=image.seal, kind=one.kind, class_id=one.class_id,
         at=one.at,
     )  # fmt: skip
 
 
-def _settlements(ledger: Ledger, annotator: str) -> list[schemas.Past]:
+def _settlements(ledger: Ledger, annotator: str) -> list[schemas.PastAnswer]:
     return [_past(ledger, one) for one in answers.settlements(ledger, annotator)]
 
 
-def _conflict(ledger: Ledger, one: answers.Conflict, sight: Sight) -> schemas.Conflict:
+def _conflict(ledger: Ledger, one: answers.Conflict, prelabels: Prelabels) -> schemas.Conflict:
     image = find_image(ledger, one.image)
     rows = ledger.read(
         "SELECT i.predicted, i.confidence, r.model_version FROM round_image AS i JOIN round AS r ON r.id = i.round_id "
@@ -181,9 +206,9 @@ def _conflict(ledger: Ledger, one: answers.Conflict, sight: Sight) -> schemas.Co
     )
     predicted, confidence, version = rows[0] if rows else (None, None, None)
     return schemas.Conflict(
-        image=image.key, seal=seal_of(image), width=image.width or 0, height=image.height or 0,
-        prelabel=sight.through(ledger, version).prelabel(image.id, predicted, confidence),
-        answers=[schemas.Voice(annotator=v.annotator, kind=v.kind, class_id=v.class_id) for v in one.answers],
+        image=image.key, seal=image.seal, width=image.width or 0, height=image.height or 0,
+        prelabel=prelabels.preview(ledger, version).prelabel(image.id, predicted, confidence),
+        answers=[schemas.ConflictAnswer(annotator=v.annotator, kind=v.kind, class_id=v.class_id) for v in one.answers],
     )  # fmt: skip
 
 
@@ -215,3 +240,201 @@ def _certificate(why: Mapping[str, Any]) -> schemas.Certificate | None:
 def _number(why: Mapping[str, Any], name: str) -> float | None:
     value = why.get(name)
     return float(value) if isinstance(value, int | float) else None
+
+
+# Predictions, as people see them: not at all where they label blind.
+
+
+class LabelledBlind(TailwiseError, RuntimeError):
+    """A request would reveal predictions in a campaign that is labelled blind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The predictions of one model, or of none, for display."""
+
+    blind: bool
+    predictions: ModelPredictions | None
+
+    def prelabel(self, image: int, predicted: int | None, confidence: float | None) -> schemas.Prelabel | None:
+        """What the page shows with an image; None where there is nothing to show."""
+        if self.blind or predicted is None or confidence is None:
+            return None
+        best = schemas.Prediction(class_id=predicted, confidence=_share(confidence))
+        top = self.predictions.top(image) if self.predictions is not None else []
+        predictions = [schemas.Prediction(class_id=number, confidence=_share(share)) for number, share in top]
+        return schemas.Prelabel(class_id=best.class_id, confidence=best.confidence, top=predictions or [best])
+
+
+@dataclass(frozen=True, slots=True)
+class Prelabels:
+    """Which predictions people see on one server."""
+
+    blind: bool  # set for the server; the campaign has its own setting
+    predictions: PredictionCache
+
+    def is_blind(self, ledger: Ledger) -> bool:
+        """Whether predictions are hidden."""
+        return self.blind or read_settings(ledger).blind
+
+    def check_not_blind(self, ledger: Ledger) -> None:
+        """Reject requests that are sorted by predictions, where these are hidden."""
+        if self.is_blind(ledger):
+            raise LabelledBlind(
+                "asked for images by predicted class, but this campaign is labelled blind; "
+                "label them one by one, or start the page without --blind"
+            )
+
+    def preview(self, ledger: Ledger, version: str | None) -> Preview:
+        """The predictions of a round's model that people may see."""
+        blind = self.is_blind(ledger)
+        return Preview(blind, None if blind else self.predictions.of(version))
+
+
+def _share(value: float) -> float:
+    return min(max(float(value), 0.0), 1.0)
+
+
+# Cached counts.
+
+
+class Read(Protocol):
+    """Runs one query on the ledger, concurrently with the writer; the writer may run before the next."""
+
+    def __call__(self, query: Callable[[Ledger], Result], /) -> Result:
+        """The result of the query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignCounts:
+    """Counts of the whole campaign."""
+
+    usable: int  # images
+    labelled: Mapping[int, int]  # by class id
+    annotators: tuple[str, ...]
+    conflicts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCounts:
+    """Counts of one round."""
+
+    progress: rounds.RoundProgress
+    mine: Mapping[str, int]  # images that each person has answered
+    realised: Mapping[int, int]  # labels by class id
+    skipped: int  # images that are done with skips alone
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What the next round can be chosen from."""
+
+    left: int  # images
+    skipped: int  # more images, which people have skipped
+
+
+class Cached(Generic[Counted]):
+    """The result of a count, recomputed at most every SHARE times its cost."""
+
+    def __init__(self, count: Callable[[Read], Counted]) -> None:
+        self._count = count
+        self._turn = threading.Lock()
+        self._kept: Counted | None = None
+        self._cost = 0.0
+        self._until = 0.0
+
+    def get(self, read: Read) -> Counted:
+        """The counts; cached ones while they are fresh enough, or while another thread is counting."""
+        kept = self._kept
+        if kept is not None and self._cost > QUICK and (time.monotonic() < self._until or self._turn.locked()):
+            return kept
+        with self._turn:
+            started = time.thread_time()  # not the clock: on a busy machine everything takes long
+            self._kept = fresh = self._count(read)
+            self._cost = time.thread_time() - started
+            self._until = time.monotonic() + SHARE * self._cost
+            return fresh
+
+
+class CountCache:
+    """Cached counts of the campaign and of its newest round."""
+
+    def __init__(self) -> None:
+        self._campaign = Cached(count)
+        self._left = Cached(count_left)
+        self._round: tuple[int, Cached[RoundCounts]] = (0, Cached(lambda read: count_round(read, 0)))
+
+    def get(self, read: Read) -> CampaignCounts:
+        """Counts of the campaign."""
+        return self._campaign.get(read)
+
+    def left(self, read: Read) -> Candidates:
+        """What the next round can be chosen from."""
+        return self._left.get(read)
+
+    def of_round(self, read: Read, number: int) -> RoundCounts:
+        """Counts of a round; those of another round are dropped."""
+        known, remembered = self._round
+        if known != number:
+            remembered = Cached(lambda read: count_round(read, number))
+            self._round = (number, remembered)
+        return remembered.get(read)
+
+
+def count(read: Read) -> CampaignCounts:
+    """Count the campaign."""
+    conflicts: Any = read(lambda ledger: ledger.read("SELECT count(*) FROM conflict")[0][0])
+    return CampaignCounts(read(count_usable), read(answers.counts), tuple(read(answers.annotators)), conflicts)
+
+
+def count_left(read: Read) -> Candidates:
+    """Count the images that can be chosen."""
+    left, with_skipped = len(read(candidate_images)), len(read(lambda ledger: candidate_images(ledger, skipped=True)))
+    return Candidates(left, with_skipped - left)
+
+
+def count_round(read: Read, number: int) -> RoundCounts:
+    """Count a round."""
+    return RoundCounts(
+        read(lambda ledger: rounds.progress(ledger, number)),
+        read(lambda ledger: answered(ledger, number)),
+        read(lambda ledger: realised(ledger, number)),
+        read(lambda ledger: skipped(ledger, number)),
+    )
+
+
+def answered(ledger: Ledger, number: int) -> dict[str, int]:
+    """How many images of a round each person has answered, without skips."""
+    rows = ledger.read(
+        "SELECT a.annotator, count(*) FROM round_image AS r JOIN answer AS a ON a.image_id = r.image_id "
+        "WHERE r.round_id = ? AND a.kind <> 'skip' GROUP BY a.annotator",
+        (number,),
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def realised(ledger: Ledger, number: int) -> dict[int, int]:
+    """Decided images of a round by class id."""
+    rows = ledger.read(
+        "SELECT l.class_id, count(*) FROM current_label AS l "
+        "JOIN round_image AS r ON r.image_id = l.image_id AND r.round_id = ? GROUP BY l.class_id",
+        (number,),
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def skipped(ledger: Ledger, number: int) -> int:
+    """Images of a round with all wanted answers, all of them skips, and not settled."""
+    return int(ledger.read(_SKIPPED, (number,))[0][0])
+
+
+_SKIPPED = """
+SELECT count(*) FROM round_image AS r JOIN round AS o ON o.id = r.round_id
+WHERE r.round_id = ? AND r.wanted <= (
+        SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id AND a.kind = 'skip'
+            AND (a.round_id >= r.round_id OR (a.round_id IS NULL AND a.at >= o.opened_at))
+    )
+    AND NOT EXISTS (SELECT 1 FROM answer AS a WHERE a.image_id = r.image_id AND a.kind <> 'skip')
+    AND NOT EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = r.image_id)
+"""

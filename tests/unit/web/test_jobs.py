@@ -17,9 +17,19 @@ from tailwise.campaign.rounds import current_round, list_rounds, round_picks
 from tailwise.campaign.service import Campaign
 from tailwise.errors import BadInput, PoolExhausted, TailwiseError
 from tailwise.web import schemas
-from tailwise.web.choosing_child import GUESSES, do
-from tailwise.web.jobs import Child, Found, JobFailed, Unfinished, check_wishes, remove_left_over, take_over, workshop
-from tailwise.web.predictions import Guessed
+from tailwise.web.jobs import (
+    PREDICTIONS_FILE,
+    ChosenRound,
+    JobFailed,
+    JobProcess,
+    ModelPredictions,
+    Unfinished,
+    adopt_round,
+    check_request,
+    job_folder,
+    remove_left_over,
+    run_task,
+)
 
 COLOURS = ((220, 40, 40), (40, 220, 40), (40, 40, 220))
 
@@ -39,20 +49,20 @@ def campaign(tmp_path: Path) -> Iterator[Campaign]:
         yield made
 
 
-def chosen_in(campaign: Campaign, **wishes: object) -> tuple[Found, Guessed | None]:
+def chosen_in(campaign: Campaign, **wishes: object) -> tuple[ChosenRound, ModelPredictions | None]:
     """What a child does, done here: its process is tried in tests/web."""
-    with workshop(campaign.ledger) as folder:
-        result = do({"folder": str(folder), "choose": wishes})
+    with job_folder(campaign.ledger) as folder:
+        result = run_task({"folder": str(folder), "choose": wishes})
         with Ledger.open(folder, read_only=True) as copy:
-            found = Found.read(copy, result["round"])
+            found = ChosenRound.read(copy, result["round"])
         version = result["version"]
-        return found, Guessed.read(folder / GUESSES, version) if version else None
+        return found, ModelPredictions.read(folder / PREDICTIONS_FILE, version) if version else None
 
 
 def test_the_round_of_the_copy_is_opened_in_the_ledger(campaign: Campaign) -> None:
     found, guessed = chosen_in(campaign)
     assert list_rounds(campaign.ledger) == []
-    opened = take_over(campaign.ledger, found, schemas.Next())
+    opened = adopt_round(campaign.ledger, found, schemas.Next())
     assert round_picks(campaign.ledger, opened.id) == list(found.picks)
     assert (opened.budget, opened.strategy, opened.why) == (found.round.budget, found.round.strategy, found.round.why)
     assert opened.model_version is not None
@@ -72,7 +82,7 @@ def test_images_that_were_answered_meanwhile_are_left_out(campaign: Campaign) ->
     first, *others = found.picks
     path = campaign.ledger.read("SELECT path FROM image WHERE id = ?", (first.image,))[0][0]
     campaign.label(path, 1)
-    opened = take_over(campaign.ledger, found, schemas.Next())
+    opened = adopt_round(campaign.ledger, found, schemas.Next())
     assert round_picks(campaign.ledger, opened.id) == others
 
 
@@ -81,7 +91,7 @@ def test_when_all_were_answered_meanwhile_nothing_is_opened_and_the_model_is_rem
     for pick in found.picks:
         campaign.label(campaign.ledger.read("SELECT path FROM image WHERE id = ?", (pick.image,))[0][0], 1)
     with pytest.raises(PoolExhausted):
-        take_over(campaign.ledger, found, schemas.Next())
+        adopt_round(campaign.ledger, found, schemas.Next())
     assert list_rounds(campaign.ledger) == []
     assert found.model is not None
     assert not model_folder(campaign.ledger, found.model.version).exists()
@@ -91,7 +101,7 @@ def test_a_round_that_was_opened_meanwhile_stays_open(campaign: Campaign) -> Non
     found, _ = chosen_in(campaign)
     other = campaign.next(4, strategy="random")
     with pytest.raises(Unfinished):
-        take_over(campaign.ledger, found, schemas.Next())
+        adopt_round(campaign.ledger, found, schemas.Next())
     current = current_round(campaign.ledger)
     assert current is not None
     assert current == other.round
@@ -101,7 +111,7 @@ def test_images_that_a_child_cannot_read_go_into_quarantine_here(campaign: Campa
     (tmp_path / "images" / "29.png").write_bytes(b"damaged")
     found, _ = chosen_in(campaign)
     assert campaign.status().quarantined == 0
-    take_over(campaign.ledger, found, schemas.Next())
+    adopt_round(campaign.ledger, found, schemas.Next())
     assert campaign.status().quarantined == 1
     assert campaign.ledger.read("SELECT path FROM image WHERE trouble IS NOT NULL")[0][0] == "29.png"
 
@@ -109,7 +119,7 @@ def test_images_that_a_child_cannot_read_go_into_quarantine_here(campaign: Campa
 def test_the_copy_is_removed_and_the_campaigns_files_are_not(campaign: Campaign) -> None:
     (campaign.folder / "features").mkdir(exist_ok=True)
     (campaign.folder / "features" / "kept").write_text("x")
-    with workshop(campaign.ledger) as folder:
+    with job_folder(campaign.ledger) as folder:
         assert folder.parent == campaign.folder  # whose features and models the child uses
         assert folder.is_dir()
     assert not folder.exists()
@@ -124,7 +134,7 @@ def test_a_child_trains_into_the_campaigns_own_folders_without_links(campaign: C
 
 
 def test_what_a_killed_server_left_is_removed_without_the_campaigns_files(campaign: Campaign) -> None:
-    entered = workshop(campaign.ledger)
+    entered = job_folder(campaign.ledger)
     folder = entered.__enter__()
     (campaign.folder / "models").mkdir(exist_ok=True)
     (campaign.folder / "models" / "kept").write_text("x")
@@ -140,24 +150,24 @@ def test_what_a_killed_server_left_is_removed_without_the_campaigns_files(campai
 )
 def test_wishes_that_cannot_be_are_refused_before_anything_starts(campaign: Campaign, wish: dict[str, object]) -> None:
     with pytest.raises(BadInput):
-        check_wishes(campaign.ledger, schemas.Next.model_validate(wish))
+        check_request(campaign.ledger, schemas.Next.model_validate(wish))
 
 
 def test_wishes_that_can_be_pass(campaign: Campaign) -> None:
     for wish in ({}, {"strategy": "random"}, {"balance": "none"}, {"balance": "auto"}, {"balance": 2, "budget": 3}):
-        check_wishes(campaign.ledger, schemas.Next.model_validate(wish))
+        check_request(campaign.ledger, schemas.Next.model_validate(wish))
 
 
 def test_a_child_that_was_killed_before_it_had_its_task_is_named_with_the_signal(tmp_path: Path) -> None:
-    child = Child()
+    child = JobProcess()
     child.stop()
     child._process.wait()
     with pytest.raises(JobFailed, match="signal 9" if os.name == "posix" else "code 1"):
-        child.do({"folder": str(tmp_path), "choose": {}}, lambda *_: None)
+        child.run({"folder": str(tmp_path), "choose": {}}, lambda *_: None)
 
 
 def test_a_child_that_cannot_work_says_why(tmp_path: Path) -> None:
     with pytest.raises(JobFailed, match="no campaign in"):
-        Child().do({"folder": str(tmp_path), "choose": {}}, lambda *_: None)
+        JobProcess().run({"folder": str(tmp_path), "choose": {}}, lambda *_: None)
     with pytest.raises(TailwiseError, match=r"ended with code 1.*KeyError"):
-        Child().do({"nonsense": 1}, lambda *_: None)
+        JobProcess().run({"nonsense": 1}, lambda *_: None)

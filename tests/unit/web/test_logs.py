@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tailwise.web
-from tailwise.web.errors import LONGEST, escaped, get_log
+from tailwise.web.settings import LONGEST, escaped, get_log
 
 HOSTILE = "7\nERROR all is lost\r\x1b[2J\x00\x85\u2028\u202e\ud800"
 
@@ -58,4 +58,4 @@ def test_what_can_be_printed_stays() -> None:
 def test_every_module_of_the_server_takes_its_logger_from_here() -> None:
     folder = Path(tailwise.web.__file__).parent
     users = [path.name for path in folder.glob("*.py") if "getLogger" in path.read_text(encoding="utf-8")]
-    assert users == ["errors.py"]
+    assert users == ["settings.py"]

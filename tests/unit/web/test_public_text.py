@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 
-from tailwise.web.errors import PublicText
+from tailwise.web.settings import PublicText
 
 PUBLIC = PublicText(Path("/home/ann lee/birds"), [Path("/data/my photos"), Path("/photos")])
 

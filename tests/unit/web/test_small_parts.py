@@ -17,13 +17,13 @@ from tailwise.campaign.classes import add_classes
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.errors import BadFile, BadInput, LedgerBusy, NewerLedger, PoolExhausted, UnknownName
-from tailwise.web import label_studio_schemas, service, tallies
-from tailwise.web.errors import Refusal, refusal_of
-from tailwise.web.label_studio_schemas import Control, Controls, read_control
-from tailwise.web.predictions import Glimpse, Guessed, Guesses
+from tailwise.web import label_studio, service, views
+from tailwise.web.app import error_response
+from tailwise.web.jobs import ModelPredictions, PredictionCache
+from tailwise.web.label_studio import Control, Controls, read_control
+from tailwise.web.security import ErrorResponse
 from tailwise.web.settings import campaign_token
-from tailwise.web.tallies import Ask, Tallies
-from tailwise.web.views import key_of
+from tailwise.web.views import CountCache, Preview, Read, key_of
 
 # The token.
 
@@ -64,15 +64,15 @@ def test_every_file_of_a_known_kind_is_loaded_by_its_name(tmp_path: Path) -> Non
     (tmp_path / "index.html").write_text("<p>")
     (tmp_path / "notes.py").write_text("secret")
     (tmp_path / ".hidden").write_text("secret")
-    found = service.load(tmp_path)
+    found = service.load_static(tmp_path)
     assert set(found) == {"js/main.js", "index.html"}
-    assert found["js/main.js"].kind == "text/javascript; charset=utf-8"
+    assert found["js/main.js"].content_type == "text/javascript; charset=utf-8"
     assert found["js/main.js"].etag != found["index.html"].etag
 
 
 def test_the_page_is_there_and_without_it_nothing_breaks(tmp_path: Path) -> None:
-    assert service.PAGE in service.load()
-    assert service.load(tmp_path / "none") == {}
+    assert service.INDEX in service.load_static()
+    assert service.load_static(tmp_path / "none") == {}
 
 
 # Errors on the wire.
@@ -84,11 +84,11 @@ def test_the_page_is_there_and_without_it_nothing_breaks(tmp_path: Path) -> None
      (NewerLedger("x"), 409), (PoolExhausted("x"), 409)],
 )  # fmt: skip
 def test_every_error_of_the_library_has_a_status(error: Exception, status: int) -> None:
-    assert refusal_of(error).status == status  # type: ignore[arg-type]
+    assert error_response(error).status == status  # type: ignore[arg-type]
 
 
 def test_a_message_is_cut_and_always_text() -> None:
-    body = Refusal(400, "x", "\ud800" * 5000).body()
+    body = ErrorResponse(400, "x", "\ud800" * 5000).body()
     assert len(body) < 8000
     body.decode("utf-8")
 
@@ -113,18 +113,18 @@ def say(ledger: Ledger, image: int, annotator: str = "ada", cls: int = 1) -> Non
     record(ledger, [Answer(f"{annotator}-key-{image}-{cls}", image, annotator, "label", cls)])
 
 
-def asking(ledger: Ledger) -> Ask:
+def asking(ledger: Ledger) -> Read:
     return lambda question: question(ledger)
 
 
 def test_quick_counts_are_always_exact(ledger: Ledger) -> None:
     with ledger:
-        counted = Tallies()
+        counted = CountCache()
         for number in range(1, 4):
             say(ledger, number)
             assert counted.get(asking(ledger)).labelled == {1: number, 2: 0}
         say(ledger, 1, "bob", 2)
-        assert counted.get(asking(ledger)) == tallies.Tally(4, {1: 2, 2: 0}, ("ada", "bob"), 1)
+        assert counted.get(asking(ledger)) == views.CampaignCounts(4, {1: 2, 2: 0}, ("ada", "bob"), 1)
 
 
 def test_a_round_is_counted_by_person_and_class(ledger: Ledger) -> None:
@@ -132,7 +132,7 @@ def test_a_round_is_counted_by_person_and_class(ledger: Ledger) -> None:
         open_round(ledger, [Pick(1), Pick(2), Pick(3)], budget=3, strategy="random")
         for number, annotator, cls in ((1, "ada", 1), (2, "ada", 2), (2, "bob", 2), (4, "bob", 1)):
             say(ledger, number, annotator, cls)
-        counted = Tallies()
+        counted = CountCache()
         found = counted.of_round(asking(ledger), 1)
         assert (found.mine, found.realised) == ({"ada": 2, "bob": 1}, {1: 1, 2: 1})
         assert (found.progress.done, found.progress.remaining) == (2, 1)
@@ -144,7 +144,7 @@ def test_a_round_is_counted_by_person_and_class(ledger: Ledger) -> None:
 def test_slow_counts_are_used_for_a_while_and_then_made_again() -> None:
     made = 0
 
-    def count(_: Ask) -> int:
+    def count(_: Read) -> int:
         nonlocal made
         end = time.thread_time() + 0.02
         while time.thread_time() < end:
@@ -152,7 +152,7 @@ def test_slow_counts_are_used_for_a_while_and_then_made_again() -> None:
         made += 1
         return made
 
-    counted = tallies.Remembered(count)
+    counted = views.Cached(count)
     never: Any = None
     assert [counted.get(never) for _ in range(3)] == [1, 1, 1]
     until(lambda: counted.get(never) == 2)
@@ -170,7 +170,7 @@ def test_while_one_counts_slowly_the_others_get_what_was_counted_before() -> Non
     entered, go = threading.Event(), threading.Event()
     results = iter([1, 2])
 
-    def count(_: Ask) -> int:
+    def count(_: Read) -> int:
         result = next(results)
         if result == 2:
             entered.set()
@@ -180,7 +180,7 @@ def test_while_one_counts_slowly_the_others_get_what_was_counted_before() -> Non
             pass
         return result
 
-    counted = tallies.Remembered(count)
+    counted = views.Cached(count)
     never: Any = None
     assert counted.get(never) == 1
     counted._until = 0.0  # it has been long enough
@@ -196,46 +196,46 @@ def test_while_one_counts_slowly_the_others_get_what_was_counted_before() -> Non
 
 # Guesses.
 
-GUESSED = Guessed("v1", np.array([3, 7]), np.array([[1, 2], [2, 1]]), np.array([[0.8, 0.2], [0.6, 0.4]]))
+PREDICTED = ModelPredictions("v1", np.array([3, 7]), np.array([[1, 2], [2, 1]]), np.array([[0.8, 0.2], [0.6, 0.4]]))
 
 
 def test_guesses_are_found_by_image() -> None:
-    assert GUESSED.top(7) == [(2, 0.6), (1, 0.4)]
+    assert PREDICTED.top(7) == [(2, 0.6), (1, 0.4)]
     for unknown in (0, 5, 8, 10**12):
-        assert GUESSED.top(unknown) == []
+        assert PREDICTED.top(unknown) == []
 
 
 def test_guesses_are_read_from_a_file_in_any_order_and_never_unpickled(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", ids=[7, 3], classes=[[2, 1], [1, 2]], confidence=[[0.6, 0.4], [0.8, 0.2]])
-    assert Guessed.read(tmp_path / "a.npz", "v1").top(3) == [(1, 0.8), (2, 0.2)]
+    assert ModelPredictions.read(tmp_path / "a.npz", "v1").top(3) == [(1, 0.8), (2, 0.2)]
     np.savez(tmp_path / "b.npz", ids=np.array([{}], dtype=object), classes=[[1]], confidence=[[1.0]])
     with pytest.raises(ValueError, match="pickle"):
-        Guessed.read(tmp_path / "b.npz", "v1")
+        ModelPredictions.read(tmp_path / "b.npz", "v1")
 
 
 def test_the_guesses_of_a_model_are_asked_for_once() -> None:
     asked: list[str] = []
-    guesses = Guesses(asked.append)
+    guesses = PredictionCache(asked.append)
     assert guesses.of(None) is None
     assert [guesses.of("v1") for _ in range(3)] == [None] * 3
     assert asked == ["v1"]
-    guesses.keep(GUESSED)
-    assert guesses.of("v1") is GUESSED
+    guesses.keep(PREDICTED)
+    assert guesses.of("v1") is PREDICTED
     assert guesses.of("v2") is None
-    guesses.give_up("v2")
+    guesses.set_failed("v2")
     assert guesses.failed("v2")
     assert asked == ["v1", "v2"]
 
 
 def test_a_pre_label_is_shown_with_the_likeliest_classes_or_alone_or_not_at_all() -> None:
-    whole = Glimpse(blind=False, guessed=GUESSED).prelabel(7, 2, 0.6)
+    whole = Preview(blind=False, predictions=PREDICTED).prelabel(7, 2, 0.6)
     assert whole is not None
     assert [(one.class_id, one.confidence) for one in whole.top] == [(2, 0.6), (1, 0.4)]
-    alone = Glimpse(blind=False, guessed=None).prelabel(7, 2, 1.0000001)
+    alone = Preview(blind=False, predictions=None).prelabel(7, 2, 1.0000001)
     assert alone is not None
     assert [(one.class_id, one.confidence) for one in alone.top] == [(2, 1.0)]
-    assert Glimpse(blind=True, guessed=GUESSED).prelabel(7, 2, 0.6) is None
-    assert Glimpse(blind=False, guessed=GUESSED).prelabel(7, None, None) is None
+    assert Preview(blind=True, predictions=PREDICTED).prelabel(7, 2, 0.6) is None
+    assert Preview(blind=False, predictions=PREDICTED).prelabel(7, None, None) is None
 
 
 def test_twenty_classes_have_keys() -> None:
@@ -288,7 +288,7 @@ def test_a_message_without_a_configuration_is_read_by_the_last_one_of_its_projec
 
 
 def test_configurations_of_very_many_projects_are_read_but_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_studio_schemas, "MOST_PROJECTS", 2)
+    monkeypatch.setattr(label_studio, "MOST_PROJECTS", 2)
     known = Controls()
     for number in range(3):
         assert known.learn(number, with_alias("o")).shown("o") == "owl"

@@ -11,7 +11,7 @@ import pytest
 
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadInput, LedgerBusy
-from tailwise.web.writer import Gate, Writer
+from tailwise.web.service import ReadWriteLock, Writer
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 @pytest.fixture
 def writer(ledger: Ledger) -> Iterator[Writer]:
-    made = Writer(ledger, Gate())
+    made = Writer(ledger, ReadWriteLock())
     yield made
     made.close()
 
@@ -105,7 +105,7 @@ def test_nothing_is_called_done_when_the_commit_fails(ledger: Ledger, writer: Wr
 
 
 def test_closing_writes_what_was_taken_on_and_takes_no_more(ledger: Ledger) -> None:
-    writer = Writer(ledger, Gate())
+    writer = Writer(ledger, ReadWriteLock())
     go = held(writer)
     replies = [writer.submit(lambda n=n: put(ledger, f"key {n}")) for n in range(300)]
     threading.Timer(0.1, go.set).start()

@@ -17,9 +17,9 @@ from PIL import Image
 from tailwise.campaign.images import list_images, quarantine
 from tailwise.campaign.service import Campaign
 from tailwise.errors import BadFile, UnknownName
-from tailwise.web import images as pictures
-from tailwise.web.images import ByteCache, Picture, Pictures, TooManyPictures, seal_of, seals_of
-from tailwise.web.writer import Gate
+from tailwise.web import images as web_images
+from tailwise.web.images import ByteCache, ImageRenderer, RenderedImage, TooManyImages
+from tailwise.web.views import seals_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12), st.booleans()), max_size=60))
@@ -34,7 +34,7 @@ def test_the_cache_keeps_what_was_used_last_and_fits(steps: list[tuple[int, int,
             if name in expected:
                 expected.move_to_end(name)
         else:
-            cache.put(wanted, Picture(b"x" * size, "e"))
+            cache.put(wanted, RenderedImage(b"x" * size, "e"))
             if size <= 10:
                 expected.pop(name, None)
                 expected[name] = size
@@ -53,8 +53,8 @@ def campaign(tmp_path: Path) -> Iterator[Campaign]:
 
 
 @pytest.fixture
-def made(campaign: Campaign) -> Iterator[Pictures]:
-    found = Pictures(campaign.ledger, Gate())
+def made(campaign: Campaign) -> Iterator[ImageRenderer]:
+    found = ImageRenderer(lambda query: query(campaign.ledger))
     yield found
     found.close()
 
@@ -63,14 +63,14 @@ def keys(campaign: Campaign) -> list[str]:
     return [image.key for image in list_images(campaign.ledger)]
 
 
-def test_a_picture_fits_into_its_size(campaign: Campaign, made: Pictures) -> None:
+def test_a_picture_fits_into_its_size(campaign: Campaign, made: ImageRenderer) -> None:
     picture = asyncio.run(made.get(keys(campaign)[0], 160))
     image = Image.open(io.BytesIO(picture.content))
     assert (image.format, image.size) == ("JPEG", (160, 107))
 
 
-def test_a_picture_that_was_made_is_not_made_again(campaign: Campaign, made: Pictures, tmp_path: Path) -> None:
-    async def twice() -> tuple[Picture, Picture]:
+def test_a_picture_that_was_made_is_not_made_again(campaign: Campaign, made: ImageRenderer, tmp_path: Path) -> None:
+    async def twice() -> tuple[RenderedImage, RenderedImage]:
         first = await made.get(keys(campaign)[0], 160)
         (tmp_path / "images" / "0.png").unlink()
         return first, await made.get(keys(campaign)[0], 160)
@@ -80,16 +80,16 @@ def test_a_picture_that_was_made_is_not_made_again(campaign: Campaign, made: Pic
 
 
 def test_with_a_seal_a_picture_is_made_of_these_bytes_or_not_at_all(
-    campaign: Campaign, made: Pictures, tmp_path: Path
+    campaign: Campaign, made: ImageRenderer, tmp_path: Path
 ) -> None:
     image = list_images(campaign.ledger)[0]
-    before = seal_of(image)
+    before = image.seal
     old = asyncio.run(made.get(image.key, 160, before))
     Image.new("RGB", (300, 200), (0, 250, 0)).save(tmp_path / "images" / "0.png")
     with pytest.raises(BadFile, match="has changed; run `tailwise init`"):
         asyncio.run(made.get(image.key, 512, before))
     campaign.index()
-    after = seal_of(list_images(campaign.ledger)[0])
+    after = list_images(campaign.ledger)[0].seal
     assert after != before
     with pytest.raises(BadFile, match="they have changed; load the page anew"):
         asyncio.run(made.get(image.key, 512, before))
@@ -100,33 +100,33 @@ def test_with_a_seal_a_picture_is_made_of_these_bytes_or_not_at_all(
 
 def test_the_seals_of_many_are_those_of_each(campaign: Campaign) -> None:
     images = list_images(campaign.ledger)[1:]
-    assert seals_of(campaign.ledger, [image.id for image in images]) == {image.id: seal_of(image) for image in images}
+    assert seals_of(campaign.ledger, [image.id for image in images]) == {image.id: image.seal for image in images}
     assert seals_of(campaign.ledger, []) == {}
 
 
-def test_many_who_ask_for_the_same_get_the_same(campaign: Campaign, made: Pictures) -> None:
-    async def ask() -> list[Picture]:
+def test_many_who_ask_for_the_same_get_the_same(campaign: Campaign, made: ImageRenderer) -> None:
+    async def ask() -> list[RenderedImage]:
         return await asyncio.gather(*(made.get(keys(campaign)[0], 160) for _ in range(20)))
 
     assert len({id(picture) for picture in asyncio.run(ask())}) == 1
 
 
 def test_when_too_many_wait_the_next_is_turned_away(
-    campaign: Campaign, made: Pictures, monkeypatch: pytest.MonkeyPatch
+    campaign: Campaign, made: ImageRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "MOST_WAITING", 2)
+    monkeypatch.setattr(web_images, "MOST_WAITING", 2)
 
-    async def ask() -> list[Picture | BaseException]:
+    async def ask() -> list[RenderedImage | BaseException]:
         return await asyncio.gather(*(made.get(key, 160) for key in keys(campaign)), return_exceptions=True)
 
     found = asyncio.run(ask())
-    assert sum(isinstance(one, Picture) for one in found) == 2
-    assert sum(isinstance(one, TooManyPictures) for one in found) == 2
-    assert all(isinstance(one, Picture) for one in asyncio.run(ask())[:2]), "afterwards there is room again"
+    assert sum(isinstance(one, RenderedImage) for one in found) == 2
+    assert sum(isinstance(one, TooManyImages) for one in found) == 2
+    assert all(isinstance(one, RenderedImage) for one in asyncio.run(ask())[:2]), "afterwards there is room again"
 
 
-def test_one_who_goes_away_does_not_take_the_picture_from_the_others(campaign: Campaign, made: Pictures) -> None:
-    async def ask() -> Picture:
+def test_one_who_goes_away_does_not_take_the_picture_from_the_others(campaign: Campaign, made: ImageRenderer) -> None:
+    async def ask() -> RenderedImage:
         key = keys(campaign)[0]
         impatient = asyncio.ensure_future(made.get(key, 160))
         patient = asyncio.ensure_future(made.get(key, 160))
@@ -139,7 +139,7 @@ def test_one_who_goes_away_does_not_take_the_picture_from_the_others(campaign: C
 
 @pytest.mark.parametrize("damage", [b"", b"<svg/>", b"\x89PNG\r\n\x1a\n" + b"x" * 50])
 def test_a_damaged_file_gives_a_reason_without_its_place(
-    campaign: Campaign, made: Pictures, tmp_path: Path, damage: bytes
+    campaign: Campaign, made: ImageRenderer, tmp_path: Path, damage: bytes
 ) -> None:
     (tmp_path / "images" / "0.png").write_bytes(damage)
     with pytest.raises(BadFile) as caught:
@@ -147,7 +147,9 @@ def test_a_damaged_file_gives_a_reason_without_its_place(
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_what_is_unknown_quarantined_or_gone_is_not_shown(campaign: Campaign, made: Pictures, tmp_path: Path) -> None:
+def test_what_is_unknown_quarantined_or_gone_is_not_shown(
+    campaign: Campaign, made: ImageRenderer, tmp_path: Path
+) -> None:
     first, second, third, _ = keys(campaign)
     quarantine(campaign.ledger, [(list_images(campaign.ledger)[0].id, f"{tmp_path} is odd")])
     (tmp_path / "images" / "1.png").unlink()
@@ -163,7 +165,7 @@ def test_what_is_unknown_quarantined_or_gone_is_not_shown(campaign: Campaign, ma
 
 def test_closing_ends_the_threads(campaign: Campaign) -> None:
     before = threading.active_count()
-    found = Pictures(campaign.ledger, Gate())
+    found = ImageRenderer(lambda query: query(campaign.ledger))
     asyncio.run(found.get(keys(campaign)[0], 160))
     assert threading.active_count() > before
     found.close()

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailwise.web.errors import Refusal
-from tailwise.web.security import DRESS, Guard, read_body
+from tailwise.web.security import SECURITY_HEADERS, ErrorResponse, SecurityMiddleware, read_body
 from tailwise.web.settings import WebSettings
 
 TOKEN = "t" * 32
@@ -36,7 +35,7 @@ def part(body: bytes, *, more: bool = False) -> Message:
     return {"type": "http.request", "body": body, "more_body": more}
 
 
-def reading(*messages: Message, limit: int = 100, seconds: float = 5.0) -> bytes | Refusal:
+def reading(*messages: Message, limit: int = 100, seconds: float = 5.0) -> bytes | ErrorResponse:
     return asyncio.run(read_body(receiving(*messages), limit, seconds))
 
 
@@ -46,19 +45,19 @@ def test_a_body_in_parts_is_put_together() -> None:
 
 def test_a_body_that_stalls_is_given_up() -> None:
     found = reading(part(b"{", more=True), seconds=0.05)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, ErrorResponse)
     assert (found.status, found.code) == (400, "too_slow")
 
 
 def test_a_body_that_stops_is_given_up() -> None:
     found = reading(part(b"{", more=True), {"type": "http.disconnect"})
-    assert isinstance(found, Refusal)
+    assert isinstance(found, ErrorResponse)
     assert found.code == "cut"
 
 
 def test_a_body_is_counted_while_it_comes() -> None:
     found = reading(part(b" " * 60, more=True), part(b" " * 60, more=True))  # a third part would be waited for
-    assert isinstance(found, Refusal)
+    assert isinstance(found, ErrorResponse)
     assert found.status == 413
 
 
@@ -71,7 +70,7 @@ def ask(app: App, method: str = "GET", path: str = "/api/x", *, kind: str = "htt
     async def send(message: Message) -> None:
         sent.append(message)
 
-    guard = Guard(app, WebSettings(TOKEN), frozenset({"/api/x"}))  # type: ignore[arg-type]
+    guard = SecurityMiddleware(app, WebSettings(TOKEN), frozenset({"/api/x"}))  # type: ignore[arg-type]
     asyncio.run(guard(scope, receiving(part(body)), send))
     return sent
 
@@ -86,7 +85,7 @@ def test_a_sound_body_reaches_the_app_as_it_was_sent() -> None:
     start, end = ask(echo, "POST", body=b'{"a": [1]}')
     assert end["body"] == b'{"a": [1]}'
     assert dict(start["headers"])[b"cache-control"] == b"private"
-    assert {name for name, _ in start["headers"]} >= set(DRESS)
+    assert {name for name, _ in start["headers"]} >= set(SECURITY_HEADERS)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 
-from tailwise.web.writer import Gate
+from tailwise.web.service import ReadWriteLock
 
 
 def test_readers_are_inside_together() -> None:
-    gate, both = Gate(), threading.Barrier(2, timeout=10)
+    gate, both = ReadWriteLock(), threading.Barrier(2, timeout=10)
 
     def read() -> None:
-        with gate.shared():
+        with gate.reading():
             both.wait()  # passes only if the other is inside as well
 
     threads = [threading.Thread(target=read) for _ in range(2)]
@@ -24,7 +24,7 @@ def test_readers_are_inside_together() -> None:
 
 
 def test_the_writer_is_alone_whatever_the_order() -> None:
-    gate, stop = Gate(), threading.Event()
+    gate, stop = ReadWriteLock(), threading.Event()
     inside: list[str] = []
     faults: list[list[str]] = []
 
@@ -38,14 +38,14 @@ def test_the_writer_is_alone_whatever_the_order() -> None:
 
     def read() -> None:
         while not stop.is_set():
-            with gate.shared():
+            with gate.reading():
                 look("r")
 
     readers = [threading.Thread(target=read) for _ in range(4)]
     for thread in readers:
         thread.start()
     for _ in range(200):
-        with gate.alone():
+        with gate.writing():
             look("w")
     stop.set()
     for thread in readers:
@@ -55,13 +55,13 @@ def test_the_writer_is_alone_whatever_the_order() -> None:
 
 def test_a_reader_that_waits_goes_before_the_next_write() -> None:
     """A writer that comes again and again lets in who has waited through one write."""
-    gate, reads = Gate(), 0
+    gate, reads = ReadWriteLock(), 0
     stop = threading.Event()
 
     def read() -> None:
         nonlocal reads
         while not stop.is_set():
-            with gate.shared():
+            with gate.reading():
                 reads += 1
 
     thread = threading.Thread(target=read)
@@ -69,7 +69,7 @@ def test_a_reader_that_waits_goes_before_the_next_write() -> None:
     writes = 0
     end = time.monotonic() + 30
     while reads < 50 and time.monotonic() < end:
-        with gate.alone():
+        with gate.writing():
             writes += 1
             time.sleep(0.002)
     stop.set()
@@ -79,20 +79,20 @@ def test_a_reader_that_waits_goes_before_the_next_write() -> None:
 
 
 def test_a_writer_that_waits_goes_before_new_readers() -> None:
-    gate, order = Gate(), []
+    gate, order = ReadWriteLock(), []
     entered, leave = threading.Event(), threading.Event()
 
     def first() -> None:
-        with gate.shared():
+        with gate.reading():
             entered.set()
             leave.wait(10)
 
     def write() -> None:
-        with gate.alone():
+        with gate.writing():
             order.append("write")
 
     def late() -> None:
-        with gate.shared():
+        with gate.reading():
             order.append("read")
 
     threads = [threading.Thread(target=first)]
@@ -112,29 +112,29 @@ def test_a_writer_that_waits_goes_before_new_readers() -> None:
 
 
 def test_what_fails_inside_does_not_close_the_gate() -> None:
-    gate = Gate()
-    for way in (gate.shared, gate.alone):
+    gate = ReadWriteLock()
+    for way in (gate.reading, gate.writing):
         try:
             with way():
                 raise KeyError
         except KeyError:
             pass
-    with gate.alone():
+    with gate.writing():
         pass
-    with gate.shared():
+    with gate.reading():
         pass
 
 
 def test_where_it_is_not_needed_a_reader_and_the_writer_are_inside_together() -> None:
-    gate, both = Gate(needed=False), threading.Barrier(2, timeout=10)
+    gate, both = ReadWriteLock(needed=False), threading.Barrier(2, timeout=10)
 
     def read() -> None:
-        with gate.shared():
+        with gate.reading():
             both.wait()
 
     thread = threading.Thread(target=read)
     thread.start()
-    with gate.alone():
+    with gate.writing():
         both.wait()
     thread.join(10)
     assert not both.broken
