@@ -22,7 +22,7 @@ from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.migrations import Step, read_steps
 from tailwise.campaign.service import Campaign
 from tailwise.errors import TailwiseError
-from tailwise.learners import simple_features  # noqa: F401
+from tailwise.learners import features  # noqa: F401
 from tailwise.web import serve as server  # noqa: F401
 from tailwise.web.serve import Options, Serving, run
 

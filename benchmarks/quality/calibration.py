@@ -14,10 +14,9 @@ from statistics import mean
 
 import numpy as np
 
-from tailwise.calibration import misplaced
+from tailwise.calibration import Calibration, misplaced
 from tailwise.files import csv_bytes, write_whole
-from tailwise.learners import LinearLearner
-from tailwise.learners.calibrated import Calibration, fit_calibrated
+from tailwise.learners import LinearLearner, fit_calibrated
 from tailwise.processes import one_blas_thread
 from tailwise.softmax import expected_calibration_error
 from tailwise.strategies import make

@@ -51,7 +51,7 @@ def prepare(folder: str, seed: int) -> Answer:
     """A campaign whose images were never files: rows in the ledger, and features under their checksums."""
     from tailwise.campaign.features import FOLDER, SIMPLE, find_extractor
     from tailwise.campaign.service import Campaign
-    from tailwise.learners.feature_cache import FeatureCache
+    from tailwise.learners.features import FeatureCache
 
     photos = Path(folder) / "photos"
     photos.mkdir()

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .calibration import with_trust
+from .calibration import Calibration, with_trust
 from .errors import BadInput
-from .learners.calibrated import Calibration, fit_calibrated
-from .learners.learner import Learner, Model
+from .learners.learner import Learner, Model, fit_calibrated
 from .learners.vaal import VaalSettings, labelledness
 from .pools.pool import Inputs, LabelledImages
 from .softmax import shift_prior

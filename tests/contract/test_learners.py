@@ -161,7 +161,7 @@ def test_progress_rises_to_one(name: str) -> None:
     ("rows", "labels", "complaint"),
     [
         (0, [], "labelled set is empty"),
-        (3, [0, 1], "do not belong together"),
+        (3, [0, 1], "differ in length"),
         (2, [0, 5], "labels run from 0 to 5, but there are 5 classes"),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 
 from tailwise.inference.shard_store import names_of, read_manifest
 from tailwise.learners import make_learner
-from tailwise.learners.simple_features import simple_features
+from tailwise.learners.features import simple_features
 
 from .conftest import NAMES, answer_round, complaint, draw, json_of, process, ran, shown
 

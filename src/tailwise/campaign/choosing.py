@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration import Calibration
 from ..cycle import Asking, choose
 from ..errors import BadInput, PoolExhausted
 from ..inputs import whole_number
-from ..learners.calibrated import Calibration
 from ..strategies import make
 from ..types import FloatArray, IntArray, Progress, Selection, unheard
 from .cold import choose_cold

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..learners.calibrated import stratified_folds
-from ..learners.learner import Learner
+from ..learners.learner import Learner, stratified_folds
 from ..types import BoolArray, Float64Array, FloatArray, IntArray, Progress, unheard
 from .features import embed
 from .labels import HasLedger, Labelled, labelled_set, last_event, ledger_of

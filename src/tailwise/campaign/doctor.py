@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import BadFile, BadInput, LedgerFault, OlderLedger, TailwiseError, UnknownName
 from ..files import resolved
 from ..inputs import shown
-from ..learners.feature_cache import ShardFault, remove_shard, shard_faults
+from ..learners.features import ShardFault, remove_shard, shard_faults
 from .features import FOLDER as FEATURES
 from .features import embed
 from .images import ImageRow, folders_in_use, image_row, index, is_as_it_was, list_folders, quarantine

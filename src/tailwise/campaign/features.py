@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import BadFile, BadInput
 from ..files import open_regular
-from ..learners.feature_cache import FeatureCache, Features
+from ..learners.features import FeatureCache, Features
 from ..pools.decode import fault, read_pixels
 from ..pools.pool import InputArray
 from ..processes import one_blas_thread
@@ -107,7 +107,7 @@ def find_extractor(backbone: str) -> Extractor:
     """The way to make features that a setting names: "auto", "simple", "efficientnet-lite0", "module:factory"."""
     name = chosen_backbone(backbone)
     if name == SIMPLE:
-        from ..learners.simple_features import NAME, SIDE, simple_features
+        from ..learners.features import NAME, SIDE, simple_features
 
         return Extractor(SIMPLE, NAME, SIDE, simple_features, BETTER if backbone == AUTO else "")
     if name != LITE0 and name.count(":") != 1:
@@ -122,7 +122,7 @@ def _net_extractor(name: str) -> Extractor:
     from ..learners.learner import need_torch
 
     need_torch(f"backbone {name!r}")
-    from ..learners.backbone_nets import feature_net
+    from ..learners.torch_models import feature_net
 
     backbone = Backbone(name)
     key = backbone.key()

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration import Calibration
 from ..cycle import fit
 from ..errors import BadFile, BadInput
 from ..learners import make_learner
-from ..learners.calibrated import Calibration
 from ..learners.learner import SETTINGS_FILE, Learner, Model
 from ..pools.pool import LabelledImages
 from ..types import FloatArray, IntArray, Progress, unheard

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..calibration import Calibration
 from ..campaign import models
 from ..campaign.classes import list_classes
 from ..campaign.features import LITE0, SIMPLE, chosen_backbone
@@ -22,7 +23,6 @@ from ..campaign.ledger import LEDGER_FILE, Ledger
 from ..errors import BadFile, BadInput
 from ..learners import LEARNERS, make_learner
 from ..learners.backbone import Backbone, FrozenModel
-from ..learners.calibrated import Calibration
 from ..learners.learner import SETTINGS_FILE, Model, need_torch
 from ..learners.linear import Head
 from ..pools.pool import InputArray
@@ -142,7 +142,7 @@ def _plain(folder: Path, backbone: str | None, size: int | None) -> SavedLearner
 
 def _inputs_of(head: Head, folder: Path, backbone: str | None) -> tuple[Backbone | str | None, int]:
     """What a head was fitted on, told by the user or by how many numbers it takes."""
-    from ..learners.simple_features import SIDE, WIDTH
+    from ..learners.features import SIDE, WIDTH
 
     width = len(head.scaling.centre)
     side = math.isqrt(width // 3)
@@ -180,7 +180,7 @@ def _backbone_named(name: str) -> Backbone | str:
 
 
 def _side(backbone: Backbone | str) -> int:
-    from ..learners.simple_features import SIDE
+    from ..learners.features import SIDE
 
     return SIDE if isinstance(backbone, str) else backbone.size
 
@@ -189,11 +189,11 @@ def _features(backbone: Backbone | str | None) -> Features:
     if backbone is None:
         return lambda pixels: pixels
     if isinstance(backbone, str):
-        from ..learners.simple_features import simple_features
+        from ..learners.features import simple_features
 
         return simple_features
     need_torch(f"backbone {backbone.name!r}")
-    from ..learners.backbone_nets import feature_net
+    from ..learners.torch_models import feature_net
 
     net = feature_net(backbone, backbone.key())
     return lambda pixels: net.features(pixels, len(pixels))

@@ -1,4 +1,4 @@
-"""Learner "frozen": a net that is not trained gives features, which are kept, and a small head learns on them.
+"""Learner "frozen": a frozen net gives features, which are cached, and a small head is fitted on them.
 
 Images (n, h, w, 3) in, features (n, d) or a model out. This module loads without torch.
 """
@@ -19,11 +19,11 @@ from ..errors import BadFile, BadInput
 from ..files import read_regular, write_whole
 from ..pools.pool import InputArray, Inputs
 from ..types import FloatArray, IntArray, Progress, unheard
-from .feature_cache import FeatureCache, Features, image_key
+from .features import FeatureCache, Features, image_key
 from .learner import Model, check_images, check_labels, chunks, learner, make_learner, need_torch, read_images
 
 if TYPE_CHECKING:
-    from .backbone_nets import FeatureNet
+    from .torch_models import FeatureNet
 
 
 CHUNK = 256  # images that are read together
@@ -76,7 +76,7 @@ def extract_features(
     """The features of every image, (n, d) float32; with a `cache` folder only those of new images are computed."""
     check_images(inputs, f"backbone {backbone.name!r}")
     need_torch(f"backbone {backbone.name!r}")
-    from .backbone_nets import feature_net
+    from .torch_models import feature_net
 
     if not len(inputs):
         raise BadInput("no images to extract features from")
@@ -137,7 +137,7 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrozenModel:
-    """A head on the features of a frozen net; what it is asked, it asks the head."""
+    """A head on the features of a frozen net."""
 
     backbone: Backbone
     head_name: str
@@ -200,7 +200,8 @@ class FrozenLearner:
     ) -> FrozenModel:  # fmt: skip
         """Extract features, then fit the head on them."""
         check_labels(inputs, labels, classes)
-        backbone, cache = self._backbone(), Path(self.cache) if self.cache else None
+        backbone = Backbone(self.backbone, self.weights, self.size, tuple(self.mean), tuple(self.std))
+        cache = Path(self.cache) if self.cache else None
         head = make_learner(self.head, **self.head_settings)
         features = extract_features(inputs, backbone, cache=cache, report=partial(_share, report, 0.0))
         fitted = head.fit(
@@ -214,12 +215,9 @@ class FrozenLearner:
             facts = json.loads((folder / "frozen.json").read_bytes())
             backbone, head = Backbone(**facts["backbone"]), str(facts["head"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadFile(f"{folder} is no saved frozen model: {error}") from error
+            raise BadFile(f"{folder} does not hold a saved frozen model: {error}") from error
         cache = Path(self.cache) if self.cache else None
         return FrozenModel(backbone, head, make_learner(head).load(folder / "head"), cache)
-
-    def _backbone(self) -> Backbone:
-        return Backbone(self.backbone, self.weights, self.size, tuple(self.mean), tuple(self.std))
 
 
 def _share(report: Progress, start: float, done: float, what: str) -> None:

@@ -1,16 +1,7 @@
-"""What a learner is: labelled inputs in, a model out, which says everything a strategy may ask for.
+"""What every learner shares: the interfaces `Learner` and `Model`, the registry, saved models, inputs, calibration.
 
-A `Learner` is settings and one method; a `Model` is what it has learnt and never changes: asking it leaves no trace.
-
-Models on the disk: settings and tensors in, model.json and one safetensors file out, and back; never a pickle.
-
-The tensors are named by a checksum and model.json, written last, names it: a crash leaves the old model or the new.
-
-Says what to install where torch is missing: a purpose in, nothing or `MissingExtra` out.
-
-Answers that do not depend on how many cores there are: BLAS and torch on one thread each for a while.
-
-Inputs batch by batch: what fits is held in memory, what does not is read when its turn comes.
+A learner is settings and one method, `fit`; a model never changes once it is fitted. Models are stored as JSON and
+safetensors, never as a pickle. Calibration fits a temperature on stratified folds of the labelled set.
 """
 
 from __future__ import annotations
@@ -20,18 +11,20 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from ..calibration import USUAL_SPREAD, Calibration, measure_trust, unseen_weight
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import write_whole
 from ..inputs import Registry, check_settings
-from ..pools.pool import InputArray, Inputs, read_all
+from ..pools.pool import InputArray, Inputs, Subset, read_all
 from ..processes import one_blas_thread
-from ..types import FloatArray, IntArray, Progress, unheard
+from ..softmax import fit_temperature, shift_prior
+from ..types import Float64Array, FloatArray, IntArray, Progress, unheard
 
 
 class Model(Protocol):
@@ -95,11 +88,11 @@ def make_learner(name: str, **settings: Any) -> Learner:  # noqa: ANN401 - each 
 
 
 def check_labels(inputs: Inputs, labels: IntArray, classes: int) -> None:
-    """Refuse a labelled set that nothing can be learnt from."""
+    """Reject a labelled set that cannot be fitted."""
     if labels.shape != (len(inputs),):
-        raise BadInput(f"inputs {inputs.shape} and labels {labels.shape} do not belong together")
+        raise BadInput(f"inputs {inputs.shape} and labels {labels.shape} differ in length; give one label per input")
     if not len(labels):
-        raise BadInput("nothing to learn from: the labelled set is empty; label a first batch")
+        raise BadInput("the labelled set is empty; label a first batch")
     if labels.min() < 0 or labels.max() >= classes:
         raise BadInput(f"labels run from {labels.min()} to {labels.max()}, but there are {classes} classes")
 
@@ -148,7 +141,7 @@ def load_model(folder: Path, kind: str) -> StoredModel:
     try:
         return StoredModel(kind, page["settings"], load(content))
     except SafetensorError as error:
-        raise damaged(folder, f"{path.name} is no safetensors file ({error})") from error
+        raise damaged(folder, f"{path.name} is not a safetensors file ({error})") from error
 
 
 def damaged(folder: Path, what: str) -> BadFile:
@@ -177,21 +170,21 @@ def _read_page(folder: Path, kind: str) -> dict[str, Any]:
     try:
         page = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise BadFile(f"{path} is no JSON: {error}") from error
+        raise BadFile(f"{path} is not valid JSON: {error}") from error
     if not isinstance(page, dict) or page.get("format") != FORMAT:
         raise BadFile(f"{path} is not a model of format {FORMAT}, which is the one that this version reads")
     if page.get("kind") != kind:
         raise BadFile(f"{path} holds a {page.get('kind')!r} model, but a {kind!r} model was asked for")
     checksum = page.get("sha256")
     if not isinstance(checksum, str) or len(checksum) != 64 or not set(checksum) <= set("0123456789abcdef"):
-        raise damaged(folder, f"{SETTINGS_FILE} names no checksum")
+        raise damaged(folder, f"{SETTINGS_FILE} has no valid checksum")
     if not isinstance(page.get("settings"), dict):
         raise damaged(folder, f"{SETTINGS_FILE} has no settings")
     return page
 
 
 def need_torch(purpose: str) -> None:
-    """Refuse in plain words where torch is not installed."""
+    """Raise MissingExtra where torch is not installed."""
     try:
         import torch  # noqa: F401 - the question is whether it is there
     except ImportError as error:
@@ -226,7 +219,7 @@ def chunks(count: int, size: int) -> Iterator[IntArray]:
         yield np.arange(start, min(start + size, count))
 
 
-def held(inputs: Inputs, most_bytes: int = MOST_BYTES) -> Inputs:
+def in_memory(inputs: Inputs, most_bytes: int = MOST_BYTES) -> Inputs:
     """The inputs in memory where they fit there, so that decoding is done once and not once per epoch."""
     bytes_each = 1 if is_images(inputs) else 4
     return read_all(inputs) if np.prod(inputs.shape, dtype=np.float64) * bytes_each <= most_bytes else inputs
@@ -238,9 +231,9 @@ def is_images(inputs: Inputs) -> bool:
 
 
 def check_images(inputs: Inputs, who: str) -> None:
-    """Refuse anything but images (n, height, width, 3)."""
+    """Reject anything but images (n, height, width, 3)."""
     if not is_images(inputs) or inputs.shape[3] != 3:
-        raise BadInput(f"{who} looks at images (n, height, width, 3), but the inputs are {inputs.shape}")
+        raise BadInput(f"{who} needs images (n, height, width, 3), but the inputs have the shape {inputs.shape}")
 
 
 def read_images(inputs: Inputs, indices: IntArray) -> InputArray:
@@ -249,3 +242,118 @@ def read_images(inputs: Inputs, indices: IntArray) -> InputArray:
     if images.dtype != np.uint8:
         raise BadInput(f"images must be uint8, 0 to 255, but are {images.dtype}")
     return np.require(images, requirements=["C", "W"])
+
+
+KINDS = ("none", "temperature", "prior", "both")
+FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutOfFold:
+    """Softmax of labelled images by models that have not learnt from them."""
+
+    rows: IntArray  # (m,) of the labelled set, ascending; an image that is alone in its class is not among them
+    proba: FloatArray  # (m, C)
+    folds: IntArray  # (m,) the fold that each was held out in
+
+
+def fit_calibrated(
+    learner: Learner, inputs: Inputs, labels: IntArray, *, classes: int, kind: str = "both", folds: int = FOLDS,
+    seed: int = 0, report: Progress = unheard,
+) -> Calibration:  # fmt: skip
+    """Fit the calibration of a learner on its labelled set.
+
+    A temperature costs `folds` fits on nearly the whole set; the prior costs none. Where labels are too few to
+    hold any out, the temperature is 1. With a temperature, classes without labels get a share of the probabilities.
+    """
+    if kind not in KINDS:
+        raise BadInput(f"calibration is {kind!r}; it must be one of {', '.join(KINDS)}")
+    check_labels(inputs, labels, classes)
+    if kind == "none":
+        return Calibration()
+    trained = trained_shares(learner, labels, classes)
+    if kind == "prior":
+        return Calibration(kind, trained=trained)
+    held = out_of_fold(learner, inputs, labels, classes=classes, folds=folds, seed=seed, report=report)
+    proba, truth = _as_of_the_whole_set(held, learner, labels, trained), labels[held.rows]
+    temperature = fit_temperature(proba, truth, shares=trained, spread=USUAL_SPREAD)
+    plain = Calibration("temperature", temperature, trained)
+    weight = unseen_weight(np.bincount(labels, minlength=classes), plain.apply(proba))
+    trust = measure_trust(replace(plain, unseen=weight).apply(proba), truth)
+    return Calibration(kind, temperature, trained, unseen=weight, trust=trust)
+
+
+def _as_of_the_whole_set(held: OutOfFold, learner: Learner, labels: IntArray, trained: Float64Array) -> FloatArray:
+    """What held-out rows would get from a model with the class shares of the whole set, (m, C).
+
+    A fold takes an image from the very class that it is then asked about: of two labels of a class one is left, and the
+    model expects the class half as often. Without this, two labels per class look like a model that is always wrong.
+    Where labels were drawn at random, though, a class that has two may well be rarer than that: the shift is made whole
+    where all classes have equally many labels, and half where counts vary as much as random ones (variance ≥ mean).
+    """
+    counts = np.bincount(labels, minlength=len(trained))
+    whole = 1 - min(float(counts.var() / counts.mean()), 1.0) / 2
+    proba = held.proba.copy()
+    for fold in np.unique(held.folds):
+        mine = held.folds == fold
+        rest = trained_shares(learner, np.delete(labels, held.rows[mine]), len(trained))
+        proba[mine] = shift_prior(proba[mine], rest, trained**whole * rest ** (1 - whole))
+    return proba
+
+
+def out_of_fold(
+    learner: Learner, inputs: Inputs, labels: IntArray, *, classes: int, folds: int = FOLDS, seed: int = 0,
+    report: Progress = unheard,
+) -> OutOfFold:  # fmt: skip
+    """Predict each fold by a model that is fitted on the others."""
+    check_labels(inputs, labels, classes)
+    places = stratified_folds(labels, folds, np.random.default_rng(seed))
+    used = np.unique(places[places >= 0])
+    proba = np.zeros((len(labels), classes), np.float32)
+    for number, fold in enumerate(used):
+
+        def fold_report(done: float, what: str, number: int = number) -> None:
+            report((number + done) / len(used), f"calibrating, fold {number + 1} of {len(used)}: {what}")
+
+        rest, held = np.flatnonzero(places != fold), np.flatnonzero(places == fold)
+        model = learner.fit(_some(inputs, rest), labels[rest], classes=classes, seed=seed, report=fold_report)
+        proba[held] = model.predict_proba(_some(inputs, held))
+    rows = np.flatnonzero(places >= 0).astype(np.int64)
+    return OutOfFold(rows, proba[rows], places[rows])
+
+
+def stratified_folds(labels: IntArray, folds: int, rng: np.random.Generator) -> IntArray:
+    """The fold of each image, (n,): every class spread as evenly as possible, and folds of nearly equal size.
+
+    A class never loses its last image to a fold: one with fewer images than folds is spread over so many folds, and an
+    image that is alone in its class is in none (−1).
+
+    >>> sorted(stratified_folds(np.array([0, 0, 0, 0, 1]), 2, np.random.default_rng(0)).tolist())
+    [-1, 0, 0, 1, 1]
+    """
+    if folds < 2:
+        raise BadInput(f"folds is {folds}; it must be a whole number above 1")
+    places = np.full(len(labels), -1, dtype=np.int64)
+    placed = 0
+    for cls in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == cls))
+        if len(members) > 1:
+            places[members] = (placed + np.arange(len(members))) % folds  # goes on where the last class ended
+            placed += len(members)
+    return places
+
+
+def trained_shares(learner: Learner, labels: IntArray, classes: int) -> Float64Array:
+    """The class shares that a model learns under, (C,): those of its labels, or equal ones where the loss is balanced.
+
+    A class without a label has the share 0.
+    """
+    counts = np.bincount(labels, minlength=classes).astype(np.float64)
+    own = getattr(learner, "class_weight", None) or getattr(learner, "head_settings", {}).get("class_weight")
+    weighed = (counts > 0).astype(np.float64) if own == "balanced" else counts
+    shares: Float64Array = weighed / weighed.sum()
+    return shares
+
+
+def _some(inputs: Inputs, indices: IntArray) -> Inputs:
+    return inputs[indices] if isinstance(inputs, np.ndarray) else Subset(inputs, indices)

@@ -1,14 +1,7 @@
-"""Inputs as the heads read them: features (n, d) or pixels (n, height, width, 3) in, flat float32 rows out.
+"""Learner "linear": logistic regression over a fixed number of classes; and what all heads on features share.
 
-Long inputs are read in chunks, so that a big pool is never copied whole.
-
-What every head on features shares: a last layer over the classes seen, asked in chunks, with and without dropout.
-
-Inputs in; softmax (n, C), embeddings (n, h) and dropout passes (T, n, C) out, all float32.
-
-Logistic regression over a fixed number of classes: features or pixels and labels in, softmax (n, C) out.
-
-Columns never shift: a class with no label yet has the probability 0 in its own column.
+Features (n, d) or pixels (n, height, width, 3) are read in chunks as float32. A class without labels has the
+probability 0 in its own column.
 """
 
 from __future__ import annotations
@@ -102,7 +95,7 @@ def _flat(read: NDArray[np.generic], start: int) -> Float32Array:
         flat /= BRIGHTEST
     bad = np.flatnonzero(~np.isfinite(flat).all(axis=1))
     if len(bad):
-        raise BadInput(f"inputs hold NaN or infinity in row {start + int(bad[0])}; leave such rows out or mend them")
+        raise BadInput(f"inputs hold NaN or infinity in row {start + int(bad[0])}; fix or remove such rows")
     return flat
 
 

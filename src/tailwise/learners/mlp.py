@@ -1,6 +1,6 @@
-"""A network with one hidden layer in plain numpy: features or pixels and labels in, softmax (n, C) out.
+"""Learner "mlp": a network with one hidden layer in plain numpy, features or pixels in, softmax (n, C) out.
 
-Columns never shift: a class with no label yet has the probability 0 in its own column.
+A class without labels has the probability 0 in its own column.
 """
 
 from __future__ import annotations

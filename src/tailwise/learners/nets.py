@@ -1,10 +1,7 @@
-"""ResNets as the paper trains them, and a small one for processors: pixels → features (d,) → logits (C,).
+"""ResNets as the paper trains them, and a small net for CPUs: pixels → features (d,) → logits (C,).
 
-The paper's carry torchvision's names, so that its files fit. torch is imported here: load this module when it is used.
-
-Randomness and arithmetic that repeat: a seed and what it is for in, the same draws and the same bits out.
-
-torch's global generator and switches are put back as they were. torch is imported here: load this module when used.
+Weights carry torchvision's names, so that its files fit. The last section makes randomness and arithmetic repeatable.
+torch is imported here: load this module when it is used.
 """
 
 from __future__ import annotations
@@ -75,7 +72,7 @@ class PooledConfig:
 
 
 def check_dropout(dropout: float) -> None:
-    """Refuse what is no probability below 1."""
+    """Reject a rate outside [0, 1)."""
     if not 0 <= dropout < 1:
         raise BadInput(f"dropout is a probability below 1, but {dropout} was asked for")
 
@@ -172,7 +169,7 @@ class PooledNet(Net):
 
 
 class PooledBlock(nn.Module):
-    """A 3×3 convolution and a max-pool, then one more convolution beside a shortcut."""
+    """A 3×3 convolution and a max-pool, then one more convolution with a shortcut."""
 
     def __init__(self, entering: int, width: int) -> None:
         super().__init__()
@@ -192,7 +189,7 @@ class PooledBlock(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions beside a shortcut."""
+    """Two 3×3 convolutions with a shortcut."""
 
     expansion = 1
 
@@ -213,7 +210,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1×1 down, 3×3 (which carries the stride, as in torchvision), 1×1 up, beside a shortcut."""
+    """1×1 down, 3×3 (which carries the stride, as in torchvision), 1×1 up, with a shortcut."""
 
     expansion = 4
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..pools.pool import Inputs
 from ..types import IntArray, Progress, unheard
-from .learner import check_images, check_labels, held, learner, need_torch
+from .learner import check_images, check_labels, in_memory, learner, need_torch
 
 if TYPE_CHECKING:
     from .nets import PooledConfig, ResNetConfig
-    from .resnet_model import ResNetModel
+    from .torch_models import ResNetModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +61,16 @@ class NetLearner:
         check_labels(inputs, labels, classes)
         check_images(inputs, self.name)
         need_torch(f"learner {self.name!r}")
-        from .resnet_model import fit_resnet
+        from .torch_models import fit_resnet
 
-        return fit_resnet(self, held(inputs), labels, classes=classes, seed=seed, report=report, checkpoint=checkpoint)
+        return fit_resnet(
+            self, in_memory(inputs), labels, classes=classes, seed=seed, report=report, checkpoint=checkpoint
+        )
 
     def load(self, folder: Path) -> ResNetModel:
         """A model that was saved by this kind of learner."""
         need_torch(f"a saved {self.name!r}")
-        from .resnet_model import load_resnet
+        from .torch_models import load_resnet
 
         return load_resnet(folder, self.name, self.device)
 

@@ -1,15 +1,7 @@
-"""Pixels for training: random crops from zero padding and mirror images of a whole uint8 batch, and normalisation.
+"""Training of nets by SGD: augmentation, checkpoints, and the loop over epochs.
 
-Tensors (B, h, w, 3) in; the order of pixels in memory is torch's channels_last, so nothing has to be turned around.
-
-Training that can be killed: the state after an epoch, on the disk and back, with a fingerprint of its training.
-
-A checkpoint that is damaged, or of other settings, data or seed, is passed over with a line of report, never an error.
-
-Training by SGD as in the paper, or faster and steadier: labelled images in, a trained net out; killed, it goes on.
-
-The order and the augmentation of an epoch follow from (seed, epoch) alone, so a checkpoint holds no random state, and a
-training that goes on ends in the same bits.
+The order and the augmentation of an epoch follow from (seed, epoch) alone: a checkpoint holds no random state, and a
+resumed training ends in the same bits. A damaged or foreign checkpoint is reported and ignored.
 """
 
 from __future__ import annotations
@@ -238,7 +230,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lesson:
+class TrainingSet:
     """What is learnt: labelled images, and the channels' statistics that normalise them."""
 
     inputs: Inputs  # (n, h, w, 3)
@@ -248,7 +240,7 @@ class Lesson:
 
 
 def train(
-    net: nn.Module, lesson: Lesson, recipe: Recipe, *, seed: int, report: Progress = unheard,
+    net: nn.Module, data: TrainingSet, recipe: Recipe, *, seed: int, report: Progress = unheard,
     checkpoint: Path | None = None, every: float = CHECKPOINT_SECONDS,
 ) -> None:  # fmt: skip
     """Train in place by SGD, and leave the net in eval mode, finite in every number."""
@@ -258,26 +250,26 @@ def train(
     )
     averaged = net.named_parameters() if recipe.average else ()
     state = State(net, optimiser, {name: parameter.detach().clone() for name, parameter in averaged})
-    kept = Checkpoints(checkpoint, _fingerprint(net, lesson, recipe, seed, checkpoint), every, report)
+    kept = Checkpoints(checkpoint, _fingerprint(net, data, recipe, seed, checkpoint), every, report)
     with deterministic(device):
         for epoch in range(kept.restore(state), recipe.epochs):
             with global_seed(seed, DROPOUT, epoch, device=device):
-                _one_epoch(state, lesson, recipe, seed=seed, epoch=epoch, report=report)
+                _one_epoch(state, data, recipe, seed=seed, epoch=epoch, report=report)
             if epoch + 1 < recipe.epochs:
                 kept.keep(state, epoch + 1, (epoch + 1) / recipe.epochs)
         net.load_state_dict(state.average, strict=False)
         # Averaged weights have never met the running statistics of batch norm, and after few steps nor have the last.
-        stale = bool(state.average) or steps_of(lesson, recipe) < SETTLED
-        if stale and len(lesson.labels) >= FEWEST:
-            measure_norms(net, lesson, recipe.batch, seed)
+        stale = bool(state.average) or steps_of(data, recipe) < SETTLED
+        if stale and len(data.labels) >= FEWEST:
+            measure_norms(net, data, recipe.batch, seed)
     net.eval()
     kept.remove()
     if not all(bool(torch.isfinite(tensor).all()) for tensor in net.state_dict().values()):
-        raise BadInput(f"the training ended in weights that are no numbers; {_remedy(recipe)}")
+        raise BadInput(f"the training ended in weights that are not finite; {_remedy(recipe)}")
 
 
 @torch.no_grad()
-def measure_norms(net: nn.Module, lesson: Lesson, batch: int, seed: int) -> None:
+def measure_norms(net: nn.Module, data: TrainingSet, batch: int, seed: int) -> None:
     """Give batch norms the mean and variance of the clean images under the weights that the net has now.
 
     Their running averages weigh the last ten steps, or what a net starts with. After few steps they are those of other
@@ -290,19 +282,19 @@ def measure_norms(net: nn.Module, lesson: Lesson, batch: int, seed: int) -> None
     for norm in norms:
         norm.reset_running_stats()
         norm.train().momentum = None  # the plain mean over the batches
-    for indices in even_batches(len(lesson.labels), batch, seed):
-        images = torch.from_numpy(read_images(lesson.inputs, indices)).to(device)
-        net(normalise(images, lesson.channels))
+    for indices in even_batches(len(data.labels), batch, seed):
+        images = torch.from_numpy(read_images(data.inputs, indices)).to(device)
+        net(normalise(images, data.channels))
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.eval().momentum = momentum
 
 
-def _one_epoch(state: State, lesson: Lesson, recipe: Recipe, *, seed: int, epoch: int, report: Progress) -> None:
+def _one_epoch(state: State, data: TrainingSet, recipe: Recipe, *, seed: int, epoch: int, report: Progress) -> None:
     net, optimiser = state.net.train(), state.optimiser
     device = next(net.parameters()).device
-    weights = class_weights(lesson, recipe).to(device)
-    batches = epoch_batches(len(lesson.labels), recipe.batch, seed, epoch)
-    for step, (images, labels) in enumerate(_augmented(lesson, recipe, batches, seed, epoch, device)):
+    weights = class_weights(data, recipe).to(device)
+    batches = epoch_batches(len(data.labels), recipe.batch, seed, epoch)
+    for step, (images, labels) in enumerate(_augmented(data, recipe, batches, seed, epoch, device)):
         for group in optimiser.param_groups:
             group["lr"] = recipe.rate(epoch + (step + 0.5) / len(batches))
         optimiser.zero_grad(set_to_none=True)
@@ -324,15 +316,15 @@ def _update_average(state: State, recipe: Recipe, *, step: int, steps: int) -> N
 
 
 def _augmented(
-    lesson: Lesson, recipe: Recipe, batches: list[IntArray], seed: int, epoch: int, device: torch.device
+    data: TrainingSet, recipe: Recipe, batches: list[IntArray], seed: int, epoch: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Images (B, 3, h, w) and labels (B,), cropped, mirrored and normalised."""
     draws = generator(seed, AUGMENT, epoch)
     for indices in batches:
-        images = torch.from_numpy(read_images(lesson.inputs, indices)).to(device)
+        images = torch.from_numpy(read_images(data.inputs, indices)).to(device)
         if recipe.padding or recipe.flip:
             images = crop_and_flip(images, recipe.padding, draws, flip=recipe.flip)
-        yield normalise(images, lesson.channels), torch.from_numpy(lesson.labels[indices]).to(device)
+        yield normalise(images, data.channels), torch.from_numpy(data.labels[indices]).to(device)
 
 
 def epoch_batches(count: int, batch: int, seed: int, epoch: int) -> list[IntArray]:
@@ -364,17 +356,17 @@ def even_batches(count: int, batch: int, seed: int) -> list[IntArray]:
     return np.array_split(order, max(1, count // batch))
 
 
-def steps_of(lesson: Lesson, recipe: Recipe) -> int:
+def steps_of(data: TrainingSet, recipe: Recipe) -> int:
     """Steps of a whole training."""
-    return recipe.epochs * len(epoch_batches(len(lesson.labels), recipe.batch, 0, 0))
+    return recipe.epochs * len(epoch_batches(len(data.labels), recipe.batch, 0, 0))
 
 
-def class_weights(lesson: Lesson, recipe: Recipe) -> Tensor:
+def class_weights(data: TrainingSet, recipe: Recipe) -> Tensor:
     """(C,) ones, or for "balanced" n / (classes seen · n_k), so that each class seen weighs the same; unseen: 0."""
-    counts = np.bincount(lesson.labels, minlength=lesson.classes)
+    counts = np.bincount(data.labels, minlength=data.classes)
     if recipe.class_weight == "none":
-        return torch.ones(lesson.classes)
-    weights = len(lesson.labels) / ((counts > 0).sum() * np.maximum(counts, 1))
+        return torch.ones(data.classes)
+    weights = len(data.labels) / ((counts > 0).sum() * np.maximum(counts, 1))
     return torch.from_numpy(np.where(counts > 0, weights, 0.0).astype(np.float32))
 
 
@@ -389,8 +381,13 @@ def _remedy(recipe: Recipe) -> str:
     return f"lower lr ({recipe.lr}), or label more images"
 
 
-def _fingerprint(net: nn.Module, lesson: Lesson, recipe: Recipe, seed: int, folder: Path | None) -> str:
+def _fingerprint(net: nn.Module, data: TrainingSet, recipe: Recipe, seed: int, folder: Path | None) -> str:
     if folder is None:
         return ""
-    settings = {"recipe": asdict(recipe), "seed": seed, "channels": asdict(lesson.channels), "classes": lesson.classes}
-    return fingerprint(settings, net, lesson.inputs, lesson.labels)
+    settings = {
+        "recipe": asdict(recipe),
+        "seed": seed,
+        "channels": asdict(data.channels),
+        "classes": data.classes,
+    }
+    return fingerprint(settings, net, data.inputs, data.labels)

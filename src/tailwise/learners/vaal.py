@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..errors import BadInput
 from ..pools.pool import Inputs
 from ..types import Float64Array, Progress, unheard
-from .learner import held, need_torch
+from .learner import in_memory, need_torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ def labelledness(
     need_torch("VAAL")
     from .vaal_training import train_and_score
 
-    return train_and_score(held(labelled), held(pool), settings or VaalSettings(), seed=seed, report=report)
+    return train_and_score(in_memory(labelled), in_memory(pool), settings or VaalSettings(), seed=seed, report=report)
 
 
 def _check(labelled: Inputs, pool: Inputs) -> None:
     if not len(labelled):
-        raise BadInput("VAAL tells labelled from unlabelled, but nothing is labelled yet; label a first batch")
+        raise BadInput("VAAL compares labelled with unlabelled images, but none is labelled; label a first batch")
     if not len(pool):
         raise BadInput("VAAL was asked about an empty pool")
     if labelled.shape[1:] != pool.shape[1:] or len(pool.shape) not in (2, 4):

@@ -1,10 +1,6 @@
-"""VAAL's nets: autoencoders for images and for features, and the discriminator between labelled and unlabelled.
+"""VAAL's nets and their training: the autoencoder maps both sets to alike codes, the discriminator separates them.
 
-An autoencoder gives (reconstruction, μ, log σ²). torch is imported here: load this module when it is used.
-
-VAAL's game: the autoencoder learns to describe both sets alike, the discriminator learns to tell them apart.
-
-Inputs and settings in, the discriminator's probability of "labelled" for the pool out.
+Inputs and settings in, the discriminator's probability of "labelled" for the pool out. torch is imported here.
 """
 
 from __future__ import annotations
@@ -178,7 +174,7 @@ def vae_loss(inputs: Tensor, rebuilt: Tensor, mean: Tensor, log_variance: Tensor
 
 
 def critic_step(game: Game, inputs: Tensor) -> float:
-    """Tell the first half, labelled = 1, from the second, unlabelled = 0."""
+    """Train the discriminator: the first half is labelled = 1, the second unlabelled = 0."""
     with torch.no_grad():
         mean, _ = game.vae.encode(inputs)
     labelled, unlabelled = game.critic(mean).view(2, -1)

@@ -16,7 +16,7 @@ from tailwise.campaign.classes import add_classes, find_class
 from tailwise.campaign.ledger import LEDGER_FILE, Ledger
 from tailwise.campaign.rounds import current_round, round_picks
 from tailwise.campaign.service import Campaign
-from tailwise.learners.feature_cache import FeatureCache
+from tailwise.learners.features import FeatureCache
 
 from .image_files import put, shade
 

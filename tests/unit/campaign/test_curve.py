@@ -24,7 +24,7 @@ from tailwise.campaign.curve import (
 from tailwise.campaign.features import embed
 from tailwise.campaign.labels import labelled_set, labels_at, last_event
 from tailwise.learners import make_learner
-from tailwise.learners.calibrated import stratified_folds
+from tailwise.learners.learner import stratified_folds
 
 MakeStudio = Callable[..., Any]
 

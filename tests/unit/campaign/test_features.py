@@ -18,7 +18,7 @@ from tailwise.campaign.images import locate, usable_images
 from tailwise.campaign.indexing import MISSING
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadFile, BadInput
-from tailwise.learners.simple_features import SIDE, simple_features
+from tailwise.learners.features import SIDE, simple_features
 from tailwise.pools.decode import read_pixels
 
 MakeStudio = Callable[..., Any]
@@ -232,7 +232,7 @@ def test_a_net_of_ones_own_makes_features_that_are_kept_apart(
 
 
 def test_kept_features_of_another_width_are_refused_with_what_to_do(make_studio: MakeStudio) -> None:
-    from tailwise.learners.feature_cache import FeatureCache
+    from tailwise.learners.features import FeatureCache
 
     studio = make_studio({"a": 3})
     first = usable_images(studio.ledger)[0]

@@ -14,8 +14,8 @@ import torch
 
 from tailwise.errors import BadFile, BadInput, MissingExtra
 from tailwise.learners.backbone import Backbone, FrozenLearner, extract_features
-from tailwise.learners.backbone_nets import feature_net
 from tailwise.learners.learner import make_learner
+from tailwise.learners.torch_models import feature_net
 from tailwise.pools.pool import Subset
 
 SOURCE = """
@@ -207,7 +207,7 @@ def test_settings_of_the_head_are_passed_on(net: ModuleType) -> None:
 def test_a_damaged_frozen_model_is_a_bad_file(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "frozen.json").write_text(content)
-    with pytest.raises(BadFile, match="no saved frozen model"):
+    with pytest.raises(BadFile, match="not hold a saved frozen model"):
         FrozenLearner().load(tmp_path)
 
 
@@ -247,7 +247,7 @@ def test_senseless_backbones_are_refused(settings: dict[str, Any], complaint: st
 
 
 def test_features_in_place_of_images_and_no_images_at_all_are_refused(net: ModuleType) -> None:
-    with pytest.raises(BadInput, match="looks at images"):
+    with pytest.raises(BadInput, match="needs images"):
         extract_features(np.zeros((3, 4), np.float32), of(net))
     with pytest.raises(BadInput, match="no images"):
         extract_features(images(0), of(net))

@@ -5,7 +5,7 @@ import pytest
 
 from tailwise.errors import BadInput
 from tailwise.learners import LinearLearner, make_learner
-from tailwise.learners.calibrated import KINDS, fit_calibrated, out_of_fold, stratified_folds, trained_shares
+from tailwise.learners.learner import KINDS, fit_calibrated, out_of_fold, stratified_folds, trained_shares
 from tailwise.pools.longtail import initial_set, keep_counts, step_profile
 from tailwise.pools.mnist import load_digits
 from tailwise.pools.pool import LabelledImages, Subset

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tailwise.errors import BadFile
-from tailwise.learners.feature_cache import FeatureCache, remove_shard, shard_faults
+from tailwise.learners.features import FeatureCache, remove_shard, shard_faults
 
 
 def keys(count: int, seed: int = 0) -> list[bytes]:
@@ -114,7 +114,7 @@ def test_faults_are_named_without_removing_anything_until_that_is_asked_for(
     assert sorted(folder.iterdir()) == before
     assert faults[keys_of[first]] == "1 of 100 rows fail their checksum"
     assert "cannot be read" in faults[keys_of[second]]
-    assert faults[third] == "belongs to no keys"
+    assert faults[third] == "has no keys file"
     for path in faults:
         remove_shard(path)
     assert sorted(folder.iterdir()) == []
@@ -132,7 +132,7 @@ FEW_FILES = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from tailwise.learners.feature_cache import FeatureCache
+from tailwise.learners.features import FeatureCache
 names = [bytes([at // 256, at % 256]) * 8 for at in range(int(sys.argv[2]))]
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 cache = FeatureCache.open(Path(sys.argv[1]))
@@ -157,7 +157,7 @@ NO_FILES = """
 import os, resource, sys
 from pathlib import Path
 from tailwise.errors import OutOfFiles
-from tailwise.learners.feature_cache import FeatureCache, shard_faults
+from tailwise.learners.features import FeatureCache, shard_faults
 folder = Path(sys.argv[1])
 cache = FeatureCache.open(folder)
 name = next(iter(cache.places))

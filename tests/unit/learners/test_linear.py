@@ -121,7 +121,7 @@ def test_huge_features_do_not_overflow() -> None:
     ("features", "labels", "complaint"),
     [
         (np.zeros((0, 2)), np.zeros(0, dtype=int), "labelled set is empty"),
-        (np.zeros((3, 2)), np.array([0, 1]), "do not belong together"),
+        (np.zeros((3, 2)), np.array([0, 1]), "differ in length"),
         (np.zeros((2, 2)), np.array([0, 3]), "labels run from 0 to 3, but there are 3 classes"),
         (np.zeros((2, 2)), np.array([-1, 0]), "labels run from -1"),
         (np.array([[0.0], [np.nan]]), np.array([0, 1]), "NaN or infinity in row 1"),

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.quality.calibration import SOURCES, load, measure
+from tailwise.calibration import Calibration
 from tailwise.learners import LinearLearner
-from tailwise.learners.calibrated import Calibration, fit_calibrated, out_of_fold
+from tailwise.learners.learner import fit_calibrated, out_of_fold
 from tailwise.strategies import make
 from tailwise.types import Predictions
 

@@ -12,7 +12,7 @@ from tailwise.errors import BadFile, BadInput
 from tailwise.learners.learner import LEARNERS, load_model, make_learner, save_model
 from tailwise.learners.nets import PooledConfig, PooledNet, ResNet, ResNetConfig, load_pretrained, placed, read_weights
 from tailwise.learners.resnet import ResNet8, ResNet10, ResNet18, ResNet101, ResNetLearner
-from tailwise.learners.resnet_model import ResNetModel
+from tailwise.learners.torch_models import ResNetModel
 from tailwise.learners.training import normalise
 
 TINY = {"epochs": 1, "batch": 8, "width": 2, "padding": 1, "device": "cpu"}
@@ -316,7 +316,7 @@ def test_senseless_settings_are_refused(settings: dict[str, object], complaint: 
 
 
 def test_features_and_floats_are_refused_as_images(model: ResNetModel) -> None:
-    with pytest.raises(BadInput, match=r"resnet10 looks at images .* but the inputs are \(5, 8\)"):
+    with pytest.raises(BadInput, match=r"resnet10 needs images .* but the inputs have the shape \(5, 8\)"):
         ResNet10(**TINY).fit(np.zeros((5, 8)), np.zeros(5, np.int64), classes=2, seed=0)
     with pytest.raises(BadInput, match="must be uint8"):
         model.predict_proba(np.zeros((2, 8, 8, 3)))
@@ -330,7 +330,7 @@ def test_answers_that_are_no_numbers_are_an_error_that_says_what_to_do(
     net.load_state_dict(model.net.state_dict())
     torch.nn.init.constant_(net.get_parameter(spoilt), 3e38)
     bad = ResNetModel(model.learner, net, model.channels)
-    says = "that are no numbers for 6 of 6 images: .* lower lr, train for more epochs, or label more images"
+    says = "that are not finite for 6 of 6 images: .* lower lr, train for more epochs, or label more images"
     with pytest.raises(BadInput, match=f"this resnet10 gives probabilities {says}"):
         bad.predict_proba(images(6))
     with pytest.raises(BadInput, match=f"this resnet10 gives probabilities {says}"):

@@ -10,7 +10,7 @@ import pytest
 
 from tailwise.errors import BadInput
 from tailwise.learners import make_learner
-from tailwise.learners.simple_features import (  # fmt: skip
+from tailwise.learners.features import (  # fmt: skip
     CELLS,
     CHUNK,
     DIRECTIONS,
@@ -116,7 +116,7 @@ def test_the_module_needs_neither_torch_nor_scipy_nor_sklearn() -> None:
     import subprocess
     import sys
 
-    probe = "import sys, numpy as np; from tailwise.learners.simple_features import simple_features as f;"
+    probe = "import sys, numpy as np; from tailwise.learners.features import simple_features as f;"
     probe += "f(np.zeros((1, 64, 64, 3), np.uint8)); print({'torch', 'scipy', 'sklearn'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=Path("/"))
     assert done.stdout.strip() == "set()"

@@ -19,8 +19,8 @@ from tailwise.learners import training
 from tailwise.learners.nets import AUGMENT, ResNet, ResNetConfig, generator
 from tailwise.learners.resnet import ResNet10, ResNet101
 from tailwise.learners.training import (
-    Lesson,
     Recipe,
+    TrainingSet,
     class_weights,
     crop_and_flip,
     epoch_batches,
@@ -34,9 +34,9 @@ RECIPE = Recipe(epochs=4, lr=0.05, milestones=(2,), batch=8, padding=1)
 STEADY = replace(RECIPE, schedule="one-cycle", average=0.25)
 
 
-def lesson(count: int = 21, classes: int = 3, seed: int = 0) -> Lesson:
+def training_set(count: int = 21, classes: int = 3, seed: int = 0) -> TrainingSet:
     images = np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 3), dtype=np.uint8)
-    return Lesson(images, np.arange(count) % classes, measure_channels(images), classes)
+    return TrainingSet(images, np.arange(count) % classes, measure_channels(images), classes)
 
 
 def fresh(classes: int = 3, dropout: float = 0.5) -> ResNet:
@@ -46,7 +46,7 @@ def fresh(classes: int = 3, dropout: float = 0.5) -> ResNet:
 
 def trained(folder: Path | None = None, recipe: Recipe = RECIPE, seed: int = 5, **options: Any) -> ResNet:  # noqa: ANN401
     net = fresh()
-    train(net, options.pop("of", lesson()), recipe, seed=seed, checkpoint=folder, every=0.0, **options)
+    train(net, options.pop("of", training_set()), recipe, seed=seed, checkpoint=folder, every=0.0, **options)
     return net
 
 
@@ -87,7 +87,7 @@ def test_the_loop_is_sgd_with_nesterov_momentum_as_written_in_a_textbook(
     monkeypatch.setattr(training, "SETTLED", 0)  # the loop alone
     peak = 0.1 if schedule == "steps" else 0.05
     recipe = Recipe(epochs=2, lr=peak, schedule=schedule, milestones=(1,), batch=4, padding=1, weight_decay=0.01)
-    data, net, ours = lesson(10), fresh(dropout=0.0), fresh(dropout=0.0)
+    data, net, ours = training_set(10), fresh(dropout=0.0), fresh(dropout=0.0)
     train(ours, data, recipe, seed=3)
     velocity = {name: torch.zeros_like(value) for name, value in net.named_parameters()}
     net.train()
@@ -119,7 +119,7 @@ def test_two_runs_with_one_seed_agree_bit_for_bit_and_two_seeds_differ() -> None
 
 def test_training_leaves_torch_as_it_was() -> None:
     net, state = fresh(), torch.get_rng_state()
-    train(net, lesson(), RECIPE, seed=1)
+    train(net, training_set(), RECIPE, seed=1)
     assert torch.equal(torch.get_rng_state(), state)
     assert not torch.are_deterministic_algorithms_enabled()
 
@@ -185,7 +185,7 @@ def test_a_training_killed_without_warning_goes_on_bit_for_bit(tmp_path: Path) -
     [
         ({"seed": 6}, "seed"),
         ({"recipe": Recipe(epochs=4, lr=0.04, milestones=(2,), batch=8, padding=1)}, "settings"),
-        ({"of": lesson(seed=1)}, "data"),
+        ({"of": training_set(seed=1)}, "data"),
     ],
 )
 def test_a_checkpoint_of_something_else_is_passed_over_with_a_line(
@@ -246,7 +246,7 @@ def test_progress_grows_to_1_and_names_epoch_and_loss() -> None:
 @pytest.mark.parametrize("class_weight", ["none", "balanced"])
 def test_a_class_without_labels_is_no_obstacle(class_weight: str) -> None:
     learner = ResNet10(epochs=3, batch=8, width=2, padding=0, class_weight=class_weight, device="cpu")
-    data = lesson(20, classes=2)
+    data = training_set(20, classes=2)
     proba = learner.fit(data.inputs, data.labels * 2, classes=4, seed=0).predict_proba(data.inputs)
     assert proba.shape == (20, 4)
     assert np.isfinite(proba).all()
@@ -255,7 +255,7 @@ def test_a_class_without_labels_is_no_obstacle(class_weight: str) -> None:
 @pytest.mark.parametrize("count", [1, 2, 9])
 def test_any_number_of_images_can_be_learnt_from(count: int) -> None:
     learner = ResNet10(epochs=1, batch=4, width=2, padding=0, device="cpu")
-    data = lesson(count)
+    data = training_set(count)
     assert learner.fit(data.inputs, data.labels, classes=3, seed=0).classes == 3
 
 
@@ -279,7 +279,7 @@ def test_an_epoch_shows_every_image_once_and_no_batch_is_a_single_image(count: i
 
 
 def test_balanced_weights_give_every_class_seen_the_same_say() -> None:
-    data = Lesson(np.zeros((6, 2, 2, 3), np.uint8), np.array([0, 0, 0, 0, 2, 2]), lesson().channels, 4)
+    data = TrainingSet(np.zeros((6, 2, 2, 3), np.uint8), np.array([0, 0, 0, 0, 2, 2]), training_set().channels, 4)
     weights = class_weights(data, Recipe(class_weight="balanced"))
     assert weights.tolist() == [0.75, 0.0, 1.5, 0.0]
     assert class_weights(data, Recipe()).tolist() == [1.0] * 4
@@ -287,12 +287,12 @@ def test_balanced_weights_give_every_class_seen_the_same_say() -> None:
 
 def test_a_training_that_diverges_says_so() -> None:
     with pytest.raises(BadInput, match=r"the loss became (nan|inf) in epoch .* lower lr \(1e\+30\)"):
-        train(fresh(), lesson(), Recipe(epochs=3, lr=1e30, batch=8, padding=0), seed=0)
+        train(fresh(), training_set(), Recipe(epochs=3, lr=1e30, batch=8, padding=0), seed=0)
 
 
 def test_a_last_step_into_nowhere_is_noticed_though_its_loss_was_finite() -> None:
-    with pytest.raises(BadInput, match=r"ended in weights that are no numbers; lower lr \(1e\+38\), or label more"):
-        train(fresh(), lesson(8), Recipe(epochs=1, lr=1e38, batch=8, padding=0), seed=0)
+    with pytest.raises(BadInput, match=r"ended in weights that are not finite; lower lr \(1e\+38\), or label more"):
+        train(fresh(), training_set(8), Recipe(epochs=1, lr=1e38, batch=8, padding=0), seed=0)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.25, 0.9])
@@ -303,7 +303,7 @@ def test_averaged_weights_are_the_exponential_average_of_all_steps(share: float)
     def note(_done: float, _what: str) -> None:
         passed.append([parameter.detach().clone() for parameter in net.parameters()])
 
-    train(net, lesson(), replace(STEADY, average=share), seed=3, report=note)
+    train(net, training_set(), replace(STEADY, average=share), seed=3, report=note)
     assert len(passed) == steps
     expected = [torch.zeros_like(parameter) for parameter in passed[0]]
     for step, weights in enumerate(passed):
@@ -339,7 +339,7 @@ def test_batch_norm_knows_the_clean_images_under_averaged_weights_and_after_few_
     recipe: Recipe, settled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "SETTLED", settled)
-    data, net = lesson(15), fresh(dropout=0.0)  # 15 images make one batch of 8 and more
+    data, net = training_set(15), fresh(dropout=0.0)  # 15 images make one batch of 8 and more
     train(net, data, recipe, seed=3)
     entered: dict[str, torch.Tensor] = {}
     copy = fresh(dropout=0.0)
@@ -381,7 +381,7 @@ def test_a_hundred_layers_give_sensible_answers_after_a_step_or_two(count: int, 
     learner = ResNet101(
         epochs=epochs, milestones=(), batch=16, width=8, padding=1, stem="3x3", weights="", device="cpu"
     )
-    data, others = lesson(count), lesson(40, seed=1)
+    data, others = training_set(count), training_set(40, seed=1)
     model = learner.fit(data.inputs, data.labels, classes=3, seed=0)
     assert np.abs(model.embed(others.inputs)).max() < 1e6  # 1e18 and more, or NaN, by running averages
     assert np.isfinite(model.predict_proba(others.inputs)).all()

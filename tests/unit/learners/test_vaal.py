@@ -215,7 +215,7 @@ def test_progress_is_reported_after_each_round() -> None:
 @pytest.mark.parametrize(
     ("labelled", "pool", "complaint"),
     [
-        (rows(0), rows(3), "nothing is labelled yet; label a first batch"),
+        (rows(0), rows(3), "none is labelled; label a first batch"),
         (rows(3), rows(0), "an empty pool"),
         (rows(3, 5), rows(3, 6), "must both be features"),
         (pixels(2), rows(3), "must both be features"),

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tailwise.learners import make_learner
-from tailwise.learners.simple_features import simple_features
+from tailwise.learners.features import simple_features
 from tailwise.ray.cluster import Cluster, connect
 
 CLASSES = 4

@@ -17,7 +17,7 @@ from tailwise.errors import BadFile, BadInput
 from tailwise.inference.pipeline import Predicted, plan_pool, predict_pool
 from tailwise.inference.shard_store import names_of, read_manifest
 from tailwise.learners import make_learner
-from tailwise.learners.simple_features import simple_features
+from tailwise.learners.features import simple_features
 from tailwise.matrix.blocks import SUM_TOLERANCE
 from tailwise.pools.decode import read_pixels
 

@@ -24,7 +24,7 @@ from tailwise.experiments.trials import Row, Trial
 from tailwise.inference.pipeline import plan_pool, predict_pool
 from tailwise.inference.shard_store import read_manifest
 from tailwise.learners import make_learner
-from tailwise.learners.simple_features import simple_features
+from tailwise.learners.features import simple_features
 from tailwise.ray.cluster import Cluster
 from tailwise.ray.tasks import on_ray
 

@@ -16,7 +16,7 @@ from tailwise.campaign.answers import Answer, record
 from tailwise.errors import BadFile, BadInput
 from tailwise.inference.saved_learner import SavedLearner, find_learner, open_learner
 from tailwise.learners import make_learner
-from tailwise.learners.simple_features import simple_features
+from tailwise.learners.features import simple_features
 
 from .conftest import CLASSES, picture
 

@@ -19,7 +19,7 @@ from tailwise.campaign.classes import add_classes, retire_class
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import list_rounds, round_picks
 from tailwise.campaign.state import write_settings
-from tailwise.learners.feature_cache import FeatureCache
+from tailwise.learners.features import FeatureCache
 from tailwise.report.campaign_figures import (
     DARK,
     LIGHT,
