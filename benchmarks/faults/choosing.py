@@ -12,10 +12,9 @@ from pathlib import Path
 
 from benchmarks.labeller import Line, SaidNo, open_next_round
 from tailwise.campaign.answers import Answer, record
-from tailwise.campaign.choosing import candidate_images
 from tailwise.campaign.features import FOLDER as FEATURES
 from tailwise.campaign.models import fault_of, newest_model
-from tailwise.campaign.rounds import current_round, list_rounds, round_picks
+from tailwise.campaign.rounds import candidate_images, current_round, list_rounds, round_picks
 from tailwise.campaign.service import Campaign
 
 from .people import GONE

@@ -7,8 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailwise.campaign.ledger import BACKUPS, LEDGER_FILE
-from tailwise.campaign.migrations import connect, schema_of
+from tailwise.campaign.database import BACKUPS, LEDGER_FILE, connect, schema_of
 
 from .sound import ledger_faults, left_over
 from .stage import Stage

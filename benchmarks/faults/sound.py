@@ -12,7 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailwise.campaign.ledger import LEDGER_FILE, Ledger
+from tailwise.campaign.database import LEDGER_FILE
+from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.service import Campaign
 
 Event = tuple[str, str, str, int | None, str | None]

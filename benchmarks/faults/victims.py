@@ -18,8 +18,8 @@ import scipy.optimize  # noqa: F401
 from tailwise.campaign import (
     models,  # noqa: F401
 )
+from tailwise.campaign.database import Step, read_steps
 from tailwise.campaign.ledger import Ledger
-from tailwise.campaign.migrations import Step, read_steps
 from tailwise.campaign.service import Campaign
 from tailwise.errors import TailwiseError
 from tailwise.learners import features  # noqa: F401

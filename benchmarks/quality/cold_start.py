@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.quality.leaderboard.study import SOURCES, Source
-from tailwise.campaign.cold import main_axes
+from tailwise.campaign.choosing import main_axes
 from tailwise.campaign.state import Settings
 from tailwise.cycle import choose, class_shares, fit, mark
 from tailwise.files import csv_bytes, write_whole

@@ -391,3 +391,12 @@ def check_settings(owner: str, given: Iterable[str], known: Iterable[str]) -> No
     names = list(known)
     if unknown := sorted(set(given) - set(names)):
         raise BadInput(f"{owner} has no setting {shown(unknown[0])}; its settings are {', '.join(names) or 'none'}")
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """A number of things; the verb may come along where it changes too.
+
+    >>> many(1, "image"), many(2000, "image"), many(0, "class", "classes"), many(1, "file was", "files were")
+    ('1 image', '2,000 images', '0 classes', '1 file was')
+    """
+    return f"{count:,} {one if count == 1 else more or f'{one}s'}"

@@ -24,9 +24,8 @@ from benchmarks.faults.migrating import Migrating
 from benchmarks.faults.sound import compare, events, faults, harmful
 from benchmarks.faults.stage import Stage, stage
 from benchmarks.faults.strikes import Attack, Line, Struck, attack, sums
-from tailwise.campaign.choosing import candidate_images
-from tailwise.campaign.ledger import LEDGER_FILE
-from tailwise.campaign.rounds import Pick, open_round
+from tailwise.campaign.database import LEDGER_FILE
+from tailwise.campaign.rounds import Pick, candidate_images, open_round
 from tailwise.campaign.service import Campaign
 from tailwise.web.settings import SHORTEST_TOKEN, campaign_token
 

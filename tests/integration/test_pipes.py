@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tailwise.campaign.images import list_images
-from tailwise.campaign.scanning import Found, Stamp, examine
+from tailwise.campaign.images import Stamp, list_images
+from tailwise.campaign.indexing import ImageFile, examine
 from tailwise.campaign.service import Campaign
 from tailwise.errors import BadFile
 from tailwise.formats.copies import sha256_of
@@ -87,7 +87,7 @@ def test_an_export_comes_back(campaign: Path, tmp_path: Path, format: str) -> No
 
 def test_indexing_an_image_that_became_a_pipe_after_it_was_listed(campaign: Path, tmp_path: Path) -> None:
     assert campaign.is_dir()
-    found = examine(tmp_path / "photos", Found("00.png", Stamp(1, 2, 3)))
+    found = examine(tmp_path / "photos", ImageFile("00.png", Stamp(1, 2, 3)))
     assert found.trouble == "it cannot be read (it is a named pipe, not a regular file)"
 
 

@@ -168,7 +168,7 @@ def label_round(one: Campaign, truth: dict[str, str]) -> None:
 def damaged_ledger() -> None:
     """Rescued from a backup: files are renamed over others."""
     import tailwise
-    from tailwise.campaign.rescue import restore_backup
+    from tailwise.campaign.database import restore_backup
 
     truth = make_photos(Path("photos"))
     with tailwise.Campaign.create("zoo", "photos", NAMES) as one:
@@ -297,8 +297,8 @@ def folder_for_ray() -> None:
 def older_ledger() -> None:
     """Brought to a newer schema in a copy, which takes the place of the open file."""
     import tailwise
+    from tailwise.campaign.database import Step, read_steps
     from tailwise.campaign.ledger import Ledger
-    from tailwise.campaign.migrations import Step, read_steps
 
     make_photos(Path("photos"), each=1)
     tailwise.Campaign.create("zoo", "photos", NAMES).close()

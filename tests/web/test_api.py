@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tailwise.campaign.ledger import LEDGER_FILE, Ledger
+from tailwise.campaign.database import LEDGER_FILE
+from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.service import Campaign
 from tailwise.web.jobs import MODULE, PREFIX
 from tailwise.web.serve import Options

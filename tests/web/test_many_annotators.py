@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tailwise.campaign.migrations import BUSY_SECONDS
+from tailwise.campaign.database import BUSY_SECONDS
 
 from .api_client import Api, new_key, serving_api
 

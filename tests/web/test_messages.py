@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tailwise.campaign.ledger import LEDGER_FILE
+from tailwise.campaign.database import LEDGER_FILE
 from tailwise.web.serve import Options
 
 from .api_client import serving_api

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tailwise.campaign.ledger import BACKUPS, LEDGER_FILE
+from tailwise.campaign.database import BACKUPS, LEDGER_FILE
 
 from .api_client import new_key, reopened, serving_api
 from .test_page_outbox import label, open_images

@@ -10,17 +10,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..inputs import many
 from ..types import Progress, unheard
-from .agreement import Agreement, annotator_agreement, cohen_kappa
-from .choosing import Pending, candidate_images, pending_answers
 from .classes import list_classes
-from .curve import Curve, CurveGain, Measure, learning_curve, round_moments
 from .features import embed
-from .labels import HasLedger, labelled_set, ledger_of
-from .ledger import Ledger
-from .models import train, with_features
-from .names import many
-from .rounds import list_rounds
+from .ledger import HasLedger, Ledger, ledger_of
+from .models import labelled_set, train, with_features
+from .quality import (
+    Agreement,
+    Curve,
+    CurveGain,
+    Measure,
+    annotator_agreement,
+    cohen_kappa,
+    learning_curve,
+    round_moments,
+)
+from .rounds import Pending, candidate_images, list_rounds, pending_answers
 from .state import read_settings
 
 SMALL = 0.01  # a gain in balanced accuracy below this is not worth a round

@@ -16,9 +16,9 @@ import numpy as np
 from ..errors import BadInput
 from ..inputs import shown
 from ..types import IntArray
+from .classes import clean_annotator
 from .leases import SECOND, SECONDS, lease_time
 from .ledger import Ledger, now
-from .names import clean_annotator
 
 ANSWERS = ("label", "other", "skip")
 DECISIONS = ("settle-label", "settle-other")

@@ -13,22 +13,29 @@ from pathlib import Path
 
 from ..errors import BadFile, BadInput, LedgerFault, OlderLedger, TailwiseError, UnknownName
 from ..files import resolved
-from ..inputs import shown
+from ..inputs import many, shown
 from ..learners.features import ShardFault, remove_shard, shard_faults
+from .database import BACKUPS, LEDGER_FILE, remedy_for
 from .features import FOLDER as FEATURES
 from .features import embed
-from .images import ImageRow, folders_in_use, image_row, index, is_as_it_was, list_folders, quarantine
-from .indexing import CHANGED, MISSING, REPLACED, accept_changed, forget, unspoken
-from .labels import HasLedger, ledger_of
+from .images import (
+    ImageRow,
+    Stamp,
+    folders_in_use,
+    image_row,
+    is_as_it_was,
+    list_folders,
+    quarantine,
+    real_path,
+    stamp_of,
+)
+from .indexing import CHANGED, MISSING, REPLACED, accept_changed, forget, index, unspoken
 from .leases import MOST_SECONDS, SECOND
-from .ledger import BACKUPS, CURRENT_SCHEMA, DAMAGED, LEDGER_FILE, Ledger, now
+from .ledger import CURRENT_SCHEMA, DAMAGED, HasLedger, Ledger, ledger_of, now
 from .locks import LOCK_FILE, holder_of
 from .models import FOLDER as MODELS
 from .models import fault_of, rebuild
-from .names import many
-from .rescue import remedy_for
 from .rounds import list_models
-from .scanning import NOT_UNICODE, Stamp, real_path, stamp_of
 from .state import read_settings
 
 SEVERITIES = ("error", "warning", "note")
@@ -238,7 +245,7 @@ def _forgettable(ledger: Ledger, rows: Sequence[ImageRow]) -> list[int]:
     folders = list_folders(ledger)
     away = [
         row.id for row in rows
-        if row.trouble != NOT_UNICODE and not os.path.lexists(folders[row.folder_id] / row.path)
+        if "UTF-8" not in (row.trouble or "") and not os.path.lexists(folders[row.folder_id] / row.path)
     ]  # fmt: skip
     return unspoken(ledger, away)
 

@@ -18,13 +18,11 @@ import numpy as np
 from ..errors import BadFile, BadInput
 from ..files import usable
 from ..formats import FORMATS, Format, Kind, Record
+from ..inputs import many
 from ..types import Progress, unheard
 from .classes import list_classes
-from .images import folder_names, list_folders
-from .labels import HasLedger, ledger_of
-from .ledger import Ledger
-from .names import many
-from .scanning import real_path
+from .images import folder_names, list_folders, real_path
+from .ledger import HasLedger, Ledger, ledger_of
 
 # One row per decided image, with the answer that decided it: the settling one, else the last that says the same.
 _DECIDED = """

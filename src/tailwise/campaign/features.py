@@ -25,10 +25,9 @@ from ..pools.decode import fault, read_pixels
 from ..pools.pool import InputArray
 from ..processes import one_blas_thread
 from ..types import BoolArray, IntArray, Progress, unheard
-from .images import list_folders, quarantine
+from .images import list_folders, quarantine, real_path
 from .indexing import MISSING
 from .ledger import Ledger
-from .scanning import real_path
 
 FOLDER = "features"
 SIMPLE, LITE0, AUTO = "simple", "efficientnet-lite0", "auto"

@@ -1,16 +1,15 @@
-"""The images of a campaign: a folder in, rows in the ledger out, which follow their files by content when they move.
+"""The images of a campaign: their rows in the ledger, their files, and the search for the image that a record names.
 
-Files are read and never touched. What cannot be used gets a row with its trouble, and the work goes on.
-
-Which image a record speaks of: a path or a hash from elsewhere in, an image of the campaign out, or why none.
-
-A hash, where there is one, is what counts; a path may be absolute, below a folder, or share only its end.
+Files are read and never touched. A hash identifies an image; a path may be absolute, below a folder, or share only its
+end.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import sqlite3
+import stat
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +19,25 @@ from itertools import permutations
 from pathlib import Path, PurePath
 
 from ..errors import BadFile, UnknownName
-from ..files import resolved, with_home
+from ..files import with_home
 from ..formats.base import Record
 from ..formats.label_studio import path_of_address
 from ..inputs import shown
-from ..types import Progress, unheard
 from .ledger import Ledger
-from .scanning import name_is_unicode, real_path, stamp_of
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells, without reading it, that a file is the one it was: a rename changes the last."""
+
+    bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Stamp:
+        """The stamp in what the system says of a file."""
+        return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 SEAL_DIGITS = 16  # of an image's SHA-256
 
@@ -73,13 +84,6 @@ class Indexed:
     duplicates: int = 0  # of the added
     quarantined: tuple[tuple[str, str], ...] = ()  # path and reason of all files that are there and cannot be used
     passed_over: tuple[tuple[str, int], ...] = ()  # suffixes that are no image's, with how many files
-
-
-def index(ledger: Ledger, folder: str | Path, report: Progress = unheard) -> Indexed:
-    """Bring the ledger up to date with a folder; may be interrupted at any time, and repeated."""
-    from .indexing import index_folder
-
-    return index_folder(ledger, resolved(folder), report)
 
 
 def list_folders(ledger: Ledger) -> dict[int, Path]:
@@ -373,3 +377,36 @@ def _ends(path: str) -> Iterator[str]:
     while path:
         yield path
         _, _, path = path.partition("/")
+
+
+def real_path(root: Path, path: str) -> Path:
+    """Where a file below a folder really is; BadFile where a link leads out of the folder."""
+    try:
+        real = (root / path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadFile(f"{root / path} leads nowhere: {error}") from error
+    if not real.is_relative_to(root.resolve()):
+        raise BadFile(f"{root / path} leads out of the folder; it is not read")
+    return real
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """The stamp of a file, links followed; None where there is none."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return Stamp.of(found) if stat.S_ISREG(found.st_mode) else None
+
+
+def name_is_unicode(path: str) -> bool:
+    r"""Whether a path can be written as UTF-8.
+
+    >>> name_is_unicode("café.jpg"), name_is_unicode("caf\udce9.jpg")
+    (True, False)
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

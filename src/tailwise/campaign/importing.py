@@ -18,13 +18,12 @@ from typing import TypeAlias
 from ..errors import BadInput
 from ..files import usable
 from ..formats import FORMATS, Record, guess_format
+from ..inputs import many
 from ..types import Progress, unheard
 from .answers import LATEST, Answer, record
-from .classes import add_classes, list_classes
+from .classes import MOST_CLASS, add_classes, clean_annotator, clean_name, list_classes
 from .images import Matcher, Place
-from .labels import HasLedger, ledger_of
-from .ledger import Ledger
-from .names import MOST_CLASS, clean_annotator, clean_name, many
+from .ledger import HasLedger, Ledger, ledger_of
 
 CHUNK = 500  # answers of one transaction
 ANNOTATOR = "import"

@@ -1,34 +1,64 @@
-"""Brings the rows of images up to date with one folder: a ledger and a folder in, what was found out.
+"""Indexing: bring the rows of images up to date with the files of one folder.
 
-New and unchanged files are committed as they come. Whatever touches the identity of a row — files that moved, were
-swapped or changed — is decided at the end, when all files are known, in one transaction.
+New and unchanged files are committed as they come. Changes of a row's identity (files that moved, were swapped or
+changed) are decided at the end, when all files are known, in one transaction.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import secrets
 import sqlite3
+import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 from ..errors import BadFile
+from ..files import check_open_files, open_regular, resolved
+from ..inputs import many
+from ..pools.decode import read_header
 from ..pools.folder import in_threads
-from ..types import Progress
-from .images import ImageRow, Indexed, find_image, image_row, list_folders
+from ..types import Progress, unheard
+from .database import LEDGER_FILE
+from .images import ImageRow, Indexed, Stamp, find_image, image_row, list_folders, name_is_unicode, real_path, stamp_of
 from .ledger import Ledger, now
-from .names import many
-from .scanning import Examined, Found, Scan, Stamp, examine, real_path, scan, stamp_of
 
+SUFFIXES = frozenset({
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".tif", ".tiff", ".webp", ".mpo", ".apng",
+})  # fmt: skip
+NOT_UNICODE = "its name is not valid UTF-8; rename it"
+LINKED_FOLDER = "a linked folder, which is not followed; index the folder that it leads to"
 BATCH = 500  # images of a transaction
 MISSING = "its file is missing"
 CHANGED = "its bytes changed after people answered"
 REPLACED = "its file was replaced by another image of the campaign"
 
-Item = TypeVar("Item")
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """A file that is there, by name an image; the checksum and what follows are known once it was read."""
+
+    path: str  # below the folder, with /; bytes of a name that are not Unicode are written as \\xff
+    stamp: Stamp | None = None
+    sha256: str | None = None
+    width: int | None = None
+    height: int | None = None
+    orientation: int | None = None
+    trouble: str | None = None  # why it cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A folder, before any image is opened."""
+
+    files: tuple[ImageFile, ...]  # by path
+    faults: tuple[tuple[str, str], ...]  # folders that are not read, and why
+    passed_over: tuple[tuple[str, int], ...]  # suffixes that are no image's, with how many
 
 
 @dataclass(slots=True)
@@ -40,7 +70,7 @@ class Work:
     rows: dict[str, ImageRow]  # of this folder, by path, as they were before the run
     present: frozenset[str]  # paths of this folder that are there
     certain: set[int] = field(default_factory=set)  # ids of rows whose file is known to hold their bytes
-    later: list[Examined] = field(default_factory=list)  # files that touch the identity of a row
+    later: list[ImageFile] = field(default_factory=list)  # files that touch the identity of a row
     groups: set[str] = field(default_factory=set)  # checksums whose duplicates are to be sorted out again
     known: int = 0
     added: int = 0
@@ -51,8 +81,9 @@ class Work:
     bad: list[tuple[str, str]] = field(default_factory=list)
 
 
-def index_folder(ledger: Ledger, root: Path, report: Progress) -> Indexed:
-    """Bring the ledger up to date with a folder, given with its links resolved."""
+def index(ledger: Ledger, folder: str | Path, report: Progress = unheard) -> Indexed:
+    """Bring the ledger up to date with a folder; may be interrupted at any time, and repeated."""
+    root = resolved(folder)
     report(0.0, f"listing {root}")
     found = scan(root)
     work = _begin(ledger, root, found)
@@ -61,7 +92,8 @@ def index_folder(ledger: Ledger, root: Path, report: Progress) -> Indexed:
     names = {file.path for file in known}
     todo = [file for file in found.files if file.path not in names]
     done = 0
-    for batch in _batches(in_threads(partial(examine, root), todo), BATCH):
+    examined = iter(in_threads(partial(examine, root), todo))
+    while batch := list(islice(examined, BATCH)):
         with ledger.writing() as connection:
             for one in batch:
                 _place(connection, work, one)
@@ -76,16 +108,21 @@ def index_folder(ledger: Ledger, root: Path, report: Progress) -> Indexed:
 
 
 def accept_changed(ledger: Ledger, images: Iterable[int]) -> int:
-    """Take the bytes that are there now for those that people spoke of; gives how many images that mended."""
+    """Take the bytes that are there now for those that people labelled; returns how many images that repaired."""
     accepted = 0
     folders = list_folders(ledger)
     for number in images:
         row = find_image(ledger, number)
-        one = _examine_again(folders[row.folder_id], row.path)
-        if one.sha256 is not None and one.trouble is None:
+        root = folders[row.folder_id]
+        try:
+            real_path(root, row.path)
+        except BadFile:  # a link that leads out of the folder
+            continue
+        file = examine(root, ImageFile(row.path, stamp_of(root / row.path)))
+        if file.sha256 is not None and file.trouble is None:
             with ledger.writing() as connection:
-                _write(connection, row.id, row.folder_id, one)
-                for sha256 in {row.sha256 or one.sha256, one.sha256}:
+                _write(connection, row.id, row.folder_id, file)
+                for sha256 in {row.sha256 or file.sha256, file.sha256}:
                     _regroup(connection, sha256)
             accepted += 1
     return accepted
@@ -110,14 +147,6 @@ def _drop(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("DELETE FROM image WHERE id = ?", (number,))
 
 
-def _examine_again(root: Path, path: str) -> Examined:
-    try:
-        real_path(root, path)
-    except BadFile as error:
-        return Examined(path, trouble=str(error))
-    return examine(root, Found(path, stamp_of(root / path)))
-
-
 def _begin(ledger: Ledger, root: Path, found: Scan) -> Work:
     with ledger.writing() as connection:
         connection.execute("INSERT OR IGNORE INTO folder (path) VALUES (?)", (root.as_posix(),))
@@ -133,19 +162,14 @@ def _begin(ledger: Ledger, root: Path, found: Scan) -> Work:
     return Work(number, folders, before, frozenset(file.path for file in found.files))
 
 
-def _is_known(row: ImageRow | None, file: Found) -> bool:
-    """A row in trouble is always looked at again: a permission may have been mended."""
+def _is_known(row: ImageRow | None, file: ImageFile) -> bool:
+    """A row in trouble is always read again: a permission may have been corrected."""
     if row is None or row.trouble is not None or file.stamp is None or file.trouble is not None:
         return False
     return file.stamp == Stamp(row.bytes or 0, row.mtime_ns or 0, row.ctime_ns or 0)
 
 
-def _batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    while batch := list(islice(items, size)):
-        yield batch
-
-
-def _place(connection: sqlite3.Connection, work: Work, one: Examined) -> None:
+def _place(connection: sqlite3.Connection, work: Work, one: ImageFile) -> None:
     """Write a file whose row is plain; put the others off."""
     if one.trouble is not None:
         work.bad.append((one.path, one.trouble))
@@ -166,15 +190,11 @@ def _place(connection: sqlite3.Connection, work: Work, one: Examined) -> None:
         work.known += one.trouble is None
         work.groups.update([one.sha256] if one.sha256 else [])
     else:
-        _place_new(connection, work, one)
-
-
-def _place_new(connection: sqlite3.Connection, work: Work, one: Examined) -> None:
-    same = _with_bytes(connection, one.sha256)
-    if any(not _is_certain(work, other) for other in same):
-        work.later.append(one)
-    else:
-        _insert(connection, work, one, same)
+        same = _with_bytes(connection, one.sha256)
+        if all(_is_certain(work, other) for other in same):
+            _insert(connection, work, one, same)
+        else:
+            work.later.append(one)
 
 
 def _with_bytes(connection: sqlite3.Connection, sha256: str | None) -> list[ImageRow]:
@@ -193,7 +213,7 @@ def _is_certain(work: Work, row: ImageRow) -> bool:
     return stamp_of(work.folders[row.folder_id] / row.path) is not None
 
 
-def _insert(connection: sqlite3.Connection, work: Work, one: Examined, same: list[ImageRow]) -> None:
+def _insert(connection: sqlite3.Connection, work: Work, one: ImageFile, same: list[ImageRow]) -> None:
     cursor = connection.execute(
         "INSERT INTO image (key, folder_id, path, added_at) VALUES (?, ?, ?, ?)",
         (secrets.token_hex(8), work.folder_id, one.path, now()),
@@ -207,7 +227,7 @@ def _insert(connection: sqlite3.Connection, work: Work, one: Examined, same: lis
 
 
 def _write(
-    connection: sqlite3.Connection, number: int, folder_id: int, one: Examined, original: int | None = None
+    connection: sqlite3.Connection, number: int, folder_id: int, one: ImageFile, original: int | None = None
 ) -> None:  # fmt: skip
     """Make a row say what was read of a file; whose duplicate it is, is kept while its bytes are."""
     stamp = one.stamp
@@ -259,21 +279,18 @@ def _lost_rows(connection: sqlite3.Connection, work: Work) -> dict[int, ImageRow
         lost.update((row.id, row) for row in others)
     for row in list(lost.values()):
         if row.duplicate_of is None:
-            twin = next((twin for twin in _with_bytes(connection, row.sha256) if _may_swap(work, twin)), None)
-            if twin is not None:
+            twins = (
+                twin for twin in _with_bytes(connection, row.sha256)
+                if twin.folder_id == work.folder_id and twin.id in work.certain and twin.duplicate_of is not None
+                and twin.trouble is None
+            )  # fmt: skip
+            if (twin := next(twins, None)) is not None:
                 lost[twin.id] = twin
-                work.later.append(_as_examined(twin))
+                stamp = Stamp(twin.bytes or 0, twin.mtime_ns or 0, twin.ctime_ns or 0)
+                work.later.append(
+                    ImageFile(twin.path, stamp, twin.sha256, twin.width, twin.height, twin.orientation)
+                )  # fmt: skip
     return lost
-
-
-def _may_swap(work: Work, twin: ImageRow) -> bool:
-    here = twin.folder_id == work.folder_id
-    return here and twin.id in work.certain and twin.duplicate_of is not None and twin.trouble is None
-
-
-def _as_examined(row: ImageRow) -> Examined:
-    stamp = Stamp(row.bytes or 0, row.mtime_ns or 0, row.ctime_ns or 0)
-    return Examined(row.path, stamp, row.sha256, row.width, row.height, row.orientation)
 
 
 def _assign(work: Work, lost: dict[int, ImageRow]) -> dict[int, str]:
@@ -308,7 +325,7 @@ def _is_spoken_of(connection: sqlite3.Connection, number: int) -> bool:
     )
 
 
-def _place_changed(connection: sqlite3.Connection, work: Work, one: Examined) -> None:
+def _place_changed(connection: sqlite3.Connection, work: Work, one: ImageFile) -> None:
     """A file that is no row's: the row at its path changed, unless it went elsewhere."""
     row = connection.execute(
         "SELECT id, sha256, EXISTS (SELECT 1 FROM event WHERE image_id = image.id) AS answered FROM image "
@@ -344,3 +361,84 @@ def _regroup(connection: sqlite3.Connection, sha256: str) -> None:
         original = None if place == 0 else rows[0].id
         if row.duplicate_of != original:
             connection.execute("UPDATE image SET duplicate_of = ? WHERE id = ?", (original, row.id))
+
+
+# -- files of a folder: nothing is written here; links out of the folder and other campaigns are not read --------------
+
+
+def scan(root: Path) -> Scan:
+    """List a folder and the folders in it."""
+    if not root.is_dir():
+        raise BadFile(f"no folder at {root}; name the folder of your images")
+    if (root / LEDGER_FILE).exists():
+        raise BadFile(f"{root} is a campaign; keep the images in another folder than the campaign")
+    faults: list[tuple[str, str]] = []
+    others: Counter[str] = Counter()
+    files = {found.path: found for found in _walk(root, root, faults, others)}
+    return Scan(tuple(files[path] for path in sorted(files)), tuple(faults), tuple(sorted(others.items())))
+
+
+def examine(root: Path, file: ImageFile) -> ImageFile:
+    """Read one file: its checksum, its size and orientation, or its trouble."""
+    if file.trouble is not None or file.stamp is None:
+        return file
+    try:
+        with open_regular(root / file.path) as opened:
+            file = replace(file, sha256=hashlib.file_digest(opened, "sha256").hexdigest())
+            stamp = Stamp.of(os.fstat(opened.fileno()))
+            opened.seek(0)
+            header = read_header(opened)
+    except BadFile as error:
+        return replace(file, trouble=str(error))
+    except OSError as error:
+        return replace(file, sha256=None, trouble=f"it cannot be read ({error.strerror or error})")
+    return replace(file, stamp=stamp, width=header.width, height=header.height, orientation=header.orientation)
+
+
+def _walk(root: Path, folder: Path, faults: list[tuple[str, str]], others: Counter[str]) -> Iterator[ImageFile]:
+    for entry in _entries(root, folder, faults):
+        if entry.is_dir(follow_symlinks=False):
+            if not os.path.lexists(os.path.join(entry.path, LEDGER_FILE)):  # noqa: PTH118 - a Path per entry is slow
+                yield from _walk(root, Path(entry.path), faults, others)
+        elif entry.is_symlink() and os.path.isdir(entry.path):  # noqa: PTH112 - entry.is_dir() fails on a circle of links
+            faults.append((_name(root, entry.path), LINKED_FOLDER))
+        elif (suffix := os.path.splitext(entry.name)[1].lower()) in SUFFIXES:  # noqa: PTH122 - the same
+            yield _file(root, entry)
+        else:
+            others[suffix.encode("utf-8", "replace").decode()] += 1
+
+
+def _entries(root: Path, folder: Path, faults: list[tuple[str, str]]) -> list[os.DirEntry[str]]:
+    """What a folder holds, but for hidden entries; one that cannot be listed is a fault, not the end."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except OSError as error:
+        check_open_files(error)
+        if folder == root:
+            raise BadFile(f"cannot list {folder}: {error.strerror}") from error
+        faults.append((_name(root, str(folder)), f"the folder cannot be listed ({error.strerror})"))
+        return []
+
+
+def _file(root: Path, entry: os.DirEntry[str]) -> ImageFile:
+    name = _name(root, entry.path)
+    try:
+        if not name_is_unicode(entry.path):
+            return ImageFile(name, trouble=NOT_UNICODE)
+        if entry.is_symlink():
+            real_path(root, name)
+        found = entry.stat()
+    except BadFile:
+        return ImageFile(name, trouble="a link that leads out of the folder")
+    except OSError as error:
+        return ImageFile(name, trouble=f"it cannot be read ({error.strerror or error})")
+    if not stat.S_ISREG(found.st_mode):
+        return ImageFile(name, trouble="it is not a regular file")
+    return ImageFile(name, Stamp.of(found))
+
+
+def _name(root: Path, path: str) -> str:
+    """The path below the root as text that any database takes."""
+    below = os.path.relpath(path, root).replace(os.sep, "/")
+    return os.fsencode(below).decode("utf-8", "backslashreplace")

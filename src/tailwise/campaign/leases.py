@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import BadInput
+from .classes import clean_annotator
 from .ledger import Ledger, now
-from .names import clean_annotator
 from .rounds import COUNTS_IN_ROUND
 
 _WANTS = """

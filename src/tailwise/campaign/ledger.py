@@ -12,15 +12,17 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, OlderLedger, TailwiseError
 from ..files import resolved
-from .locks import Identity, WriterLock, holder_of, make_home, take_lock
-from .migrations import (
+from .database import (
+    BACKUPS,
     BUSY_SECONDS,
+    LEDGER_FILE,
     Step,
     back_up,
     connect,
@@ -35,9 +37,8 @@ from .migrations import (
     read_steps,
     schema_of,
 )
+from .locks import Identity, WriterLock, holder_of, make_home, take_lock
 
-LEDGER_FILE = "campaign.sqlite"
-BACKUPS = "backups"
 CURRENT_SCHEMA = 1
 PURPOSE = "a Python program"
 LEFT_IN_A_WRITE = {sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY}
@@ -80,7 +81,7 @@ class Ledger:
     @classmethod
     def create(cls, folder: str | Path, *, purpose: str = PURPOSE, wait: float = BUSY_SECONDS) -> Ledger:
         """Make a folder with an empty ledger, and open it for writing."""
-        home = _home(folder)
+        home = resolved(folder)
         try:
             make_home(home)
         except OSError as error:
@@ -89,7 +90,7 @@ class Ledger:
         try:
             if (home / LEDGER_FILE).exists():
                 raise BadInput(f"{home} holds a campaign already; open it, or name another folder")
-            with _told(home):
+            with _translating_errors(home):
                 make_new(home / LEDGER_FILE, read_steps(), {"campaign": uuid.uuid4().hex, "created": str(now())})
             return cls.open(home, purpose=purpose)
         finally:
@@ -105,7 +106,7 @@ class Ledger:
         `wait` is how many seconds another writer is waited for; `steps` are the migrations, ours if not given; `files`
         is the folder of features and models, if it is another one.
         """
-        home = _home(folder)
+        home = resolved(folder)
         if not (home / LEDGER_FILE).is_file():
             raise BadFile(f"no campaign in {home}; make one with `tailwise init`, or name its folder")
         ledger = cls(home, None if read_only else take_lock(home, purpose, wait), files)
@@ -139,7 +140,7 @@ class Ledger:
         if outer is not None:
             yield outer
             return
-        with _told(self.folder), self._keeping_a_copy():
+        with _translating_errors(self.folder), self._keeping_a_copy():
             self._check_files()
             self._mine.connection = connection = self._reader()
             try:
@@ -160,7 +161,7 @@ class Ledger:
             raise BadInput(f"the campaign {self.folder} was opened read-only; open it for writing")
         if self._reading_now() is not None:
             raise BadInput("asked to write inside a reading() block, which the commit would wait for; end it first")
-        with self._lock.turn, _told(self.folder), self._keeping_a_copy():
+        with self._lock.turn, _translating_errors(self.folder), self._keeping_a_copy():
             inner = self._depth > 0
             begin, end, back = _INNER if inner else _OUTER
             self._check_files()
@@ -201,8 +202,11 @@ class Ledger:
     def back_up(self, why: str = "asked") -> Path:
         """A whole copy in the folder's backups; gives its path."""
         self._check_open()
-        with _told(self.folder), self._keeping_a_copy(), self._reading_whole() as connection:
-            return back_up(connection, self.folder / BACKUPS, why)
+        with _translating_errors(self.folder), self._keeping_a_copy():
+            self._check_files()
+            with closing(connect(self.path, "ro")) as connection:  # a backup brings its own transactions
+                self._check_files()
+                return back_up(connection, self.folder / BACKUPS, why)
 
     def close(self) -> None:
         """Close all connections, and let others write; closing twice is nothing."""
@@ -231,7 +235,7 @@ class Ledger:
 
     def _begin(self, steps: Sequence[Step]) -> None:
         """Check whose file it is and of which schema, mend what a crash left, and be ready to write."""
-        with _told(self.folder):
+        with _translating_errors(self.folder):
             if self._lock is not None:
                 with self._lock.turn:
                     self._writer = self._ready_writer(steps)
@@ -316,17 +320,6 @@ class Ledger:
         finally:
             lock.release()
 
-    @contextmanager
-    def _reading_whole(self) -> Iterator[sqlite3.Connection]:
-        """A reader for a backup, which brings its own transactions."""
-        self._check_files()
-        connection = connect(self.path, "ro")
-        try:
-            self._check_files()
-            yield connection
-        finally:
-            connection.close()
-
     def _remember_file(self) -> None:
         """Before a connection is opened; the first check that follows shows that it is this file."""
         found = Identity.of(self.path.resolve())
@@ -383,10 +376,6 @@ _OUTER = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 _INNER = ("SAVEPOINT inner", "RELEASE inner", ("ROLLBACK TO inner", "RELEASE inner"))
 
 
-def _home(folder: str | Path) -> Path:
-    return resolved(folder)
-
-
 def _reading_from_now(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.execute("BEGIN")
     try:
@@ -399,33 +388,28 @@ def _reading_from_now(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
-    """Turn SQLite's faults that are nobody's mistake into errors that say what to do."""
+def _translating_errors(folder: Path) -> Iterator[None]:
+    """Turn SQLite's errors that come from outside (busy, damaged, full) into errors that say what to do."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        told = _translated(error, folder)
-        if told is None:
-            raise
-        raise told from error
-
-
-def _translated(error: sqlite3.DatabaseError, folder: Path) -> Exception | None:
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = code & 0xFF if code is not None else None
-    if primary in BUSY:
-        holder = holder_of(folder)
-        who = f"{holder} holds it" if holder else "another program has it open"
-        return LedgerBusy(f"the ledger of {folder} is busy for longer than {BUSY_SECONDS:g} s: {who}; try again")
-    if primary in DAMAGED:
-        return LedgerFault(
-            f"{folder / LEDGER_FILE} is damaged ({error}); copies are in {folder / BACKUPS}: run `tailwise doctor`"
-        )
-    if primary in OUTSIDE:
-        return LedgerFault(
-            f"cannot use {folder / LEDGER_FILE}: {error}; free space or mend the permissions, then try again"
-        )
-    return None
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = code & 0xFF if code is not None else None
+        if primary in BUSY:
+            holder = holder_of(folder)
+            who = f"{holder} holds it" if holder else "another program has it open"
+            raise LedgerBusy(
+                f"the ledger of {folder} is busy for longer than {BUSY_SECONDS:g} s: {who}; try again"
+            ) from error
+        if primary in DAMAGED:
+            raise LedgerFault(
+                f"{folder / LEDGER_FILE} is damaged ({error}); copies are in {folder / BACKUPS}: run `tailwise doctor`"
+            ) from error
+        if primary in OUTSIDE:
+            raise LedgerFault(
+                f"cannot use {folder / LEDGER_FILE}: {error}; free space or fix the permissions, then try again"
+            ) from error
+        raise
 
 
 def read_meta(ledger: Ledger, key: str) -> str | None:
@@ -438,3 +422,17 @@ def write_meta(ledger: Ledger, key: str, value: str) -> None:
     """Keep a text under a key, in place of the one that was there."""
     with ledger.writing() as connection:
         connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+
+
+class HasLedger(Protocol):
+    """A campaign, as far as the learning side needs it."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where all is kept."""
+        ...
+
+
+def ledger_of(campaign: HasLedger | Ledger) -> Ledger:
+    """The ledger of a campaign; a ledger is one too."""
+    return campaign if isinstance(campaign, Ledger) else campaign.ledger

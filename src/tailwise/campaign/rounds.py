@@ -1,4 +1,4 @@
-"""Rounds: batches of images that were chosen together, with why; one is open at a time, and its progress is counted."""
+"""Rounds: batches of images to label, each with the model that chose it, and the images left to choose from."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..errors import BadInput, UnknownName
+from ..inputs import many
+from ..types import IntArray
+from .classes import clean_annotator
 from .ledger import Ledger, now
-from .names import clean_annotator
 
 # Of answers `a` to an image `r` of a round `o`: all but skips that were said before the round. A skip is no answer, but
 # who has skipped an image is done with it for the round, and so is the round if nobody else wants it.
@@ -247,3 +251,122 @@ def _model(row: sqlite3.Row) -> ModelRow:
         row["version"], row["learner"], json.loads(row["settings"]), row["labels"],
         tuple(json.loads(row["class_ids"])), json.loads(row["summary"]), row["at"],
     )  # fmt: skip
+
+
+# Usable, said of by nobody, nor of an image with the same bytes, and not settled; and not waiting in the open round.
+# With :skipped, also those that were skipped and nothing else.
+_CANDIDATES = """
+SELECT i.id FROM image AS i
+WHERE i.trouble IS NULL AND i.duplicate_of IS NULL AND i.sha256 IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM spoken WHERE spoken.image_id = i.id)
+    AND NOT EXISTS (SELECT 1 FROM image AS d JOIN spoken ON spoken.image_id = d.id WHERE d.duplicate_of = i.id)
+    AND (
+        :again
+        OR (:skipped AND EXISTS (SELECT 1 FROM answer WHERE answer.image_id = i.id))
+        OR NOT EXISTS (
+            SELECT 1 FROM round_image AS w JOIN round AS r ON r.id = w.round_id
+            WHERE w.image_id = i.id AND r.closed_at IS NULL
+        )
+    )
+ORDER BY i.id
+"""
+_SPOKEN = """
+WITH spoken AS MATERIALIZED (
+    SELECT image_id FROM answer WHERE NOT :skipped OR kind <> 'skip' UNION SELECT image_id FROM settled
+)
+"""
+_PENDING = f"""
+SELECT coalesce(sum(CASE WHEN settled OR lost THEN 0 ELSE max(wanted - given, 0) END), 0) AS answers,
+    coalesce(sum(NOT (settled OR lost OR given >= wanted)), 0) AS images, count(*) AS total
+FROM (
+    SELECT r.wanted,
+        (SELECT count(*) FROM answer AS a WHERE a.image_id = r.image_id AND {COUNTS_IN_ROUND}) AS given,
+        EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = r.image_id) AS settled,
+        i.trouble IS NOT NULL OR i.duplicate_of IS NOT NULL AS lost
+    FROM round_image AS r JOIN round AS o ON o.id = r.round_id JOIN image AS i ON i.id = r.image_id WHERE r.round_id = ?
+)
+"""
+_COUNTS = """
+SELECT count(*) AS images, coalesce(sum(trouble IS NOT NULL), 0) AS quarantined,
+    coalesce(sum(trouble IS NULL AND duplicate_of IS NOT NULL), 0) AS duplicates,
+    coalesce(sum(trouble IS NULL AND duplicate_of IS NULL AND id IN (SELECT image_id FROM spoken)), 0) AS answered,
+    coalesce(sum(
+        trouble IS NULL AND duplicate_of IS NULL
+        AND id IN (SELECT image_id FROM spoken INTERSECT SELECT image_id FROM verdict WHERE outcome = 'skipped')
+    ), 0) AS skipped
+FROM image
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What is still to be answered in the open round."""
+
+    round_id: int
+    images: int
+    answers: int
+    total: int  # images of the round
+
+    def __str__(self) -> str:
+        whole, missing = many(self.total, "image"), many(self.answers, "answer")
+        return f"round {self.round_id} is not finished: {self.images} of its {whole} wait for {missing}"
+
+
+def pending_answers(ledger: Ledger) -> Pending | None:
+    """What is still to be answered in the open round; None where no round is open."""
+    current = current_round(ledger)
+    if current is None:
+        return None
+    row = ledger.read(_PENDING, (current.id,))[0]
+    return Pending(current.id, row["images"], row["answers"], row["total"])
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCounts:
+    """The images of a campaign by whether a round may be chosen from them."""
+
+    images: int
+    quarantined: int
+    duplicates: int
+    answered: int
+    skipped: int  # of the answered: skipped by all who saw them
+
+
+def count_pool(ledger: Ledger, *, skipped: bool = False) -> PoolCounts:
+    """Count the images that are not left to choose from, and why; `skipped` as for `candidate_images`."""
+    return PoolCounts(*ledger.read(f"{_SPOKEN} {_COUNTS}", {"skipped": skipped})[0])
+
+
+def candidate_images(ledger: Ledger, *, with_open_round: bool = False, skipped: bool = False) -> IntArray:
+    """The images that a round may be chosen from, ids ascending; those of the open round only where asked for.
+
+    What was skipped does not come back by itself, round after round; `skipped` asks for it.
+    """
+    rows = ledger.read(f"{_SPOKEN} {_CANDIDATES}", {"again": with_open_round, "skipped": skipped})
+    return np.array([row[0] for row in rows], dtype=np.int64)
+
+
+def how_chosen(strategy: str, status: str, balance: str, lam: float | None) -> str:
+    """How the images of a round were chosen, in a few words.
+
+    Boundary covers the pool while labels are few, and fills exact quotas then; its λ says little of either.
+
+    >>> how_chosen("boundary", "greedy", "auto", 0.0), how_chosen("boundary", "optimal chunks", "auto", 0.4)
+    ('boundary, covering the pool', 'boundary, exact class quotas')
+    >>> how_chosen("boundary", "optimal chunks", "0.5", 0.5), how_chosen("typiclust", "greedy", "none", 0.0)
+    ('boundary, λ = 0.5', 'typiclust')
+    """
+    if strategy == "boundary" and status == "greedy":
+        return f"{strategy}, covering the pool"
+    if status == "optimal chunks" and balance == "auto":
+        return f"{strategy}, exact class quotas"
+    return strategy if balance in ("none", "0") or lam is None else f"{strategy}, λ = {lam:.4g}"
+
+
+def why_counts_differ(strategy: str, status: str) -> str:
+    """Why the expected counts of a round may be far from its target; "" where they are chosen to be near it."""
+    if strategy == "boundary" and status == "greedy":
+        return "While labels are few, or the model is unsure of most images, images are chosen to cover the pool."
+    if status == "optimal chunks":
+        return "The target gives each class places for images at its border, and some of these are of other classes."
+    return ""

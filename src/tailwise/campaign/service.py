@@ -16,22 +16,32 @@ from ..files import resolved, usable
 from ..inputs import check_settings, listed
 from ..types import Progress, unheard
 from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
-from .classes import Klass, add_class, add_classes, find_class, list_classes, rename_class, restore_class, retire_class
-from .images import Indexed, folders_in_use, index, locate
-from .ledger import BACKUPS, LEDGER_FILE, PURPOSE, Ledger
-from .migrations import BUSY_SECONDS, back_up
-from .names import MOST_CLASS, clean_name
+from .classes import (
+    MOST_CLASS,
+    ClassRow,
+    add_class,
+    add_classes,
+    clean_name,
+    find_class,
+    list_classes,
+    rename_class,
+    restore_class,
+    retire_class,
+)
+from .database import BACKUPS, BUSY_SECONDS, LEDGER_FILE, back_up
+from .images import Indexed, folders_in_use, locate
+from .indexing import index
+from .ledger import PURPOSE, Ledger
 from .rounds import Round, asked_last, list_rounds
 from .state import Settings, Status, changed_settings, read_settings, read_status, write_settings
 
 if TYPE_CHECKING:
     from ..web.serve import Serving
     from .advice import Advice
-    from .agreement import AnnotatorAgreement
     from .choosing import Proposal
-    from .curve import Curve
     from .doctor import Finding
     from .importing import Imported
+    from .quality import AnnotatorAgreement, Curve
 
 
 class Campaign:
@@ -216,7 +226,7 @@ class Campaign:
 
     def agreement(self, round_id: int | None = None) -> AnnotatorAgreement:
         """How far people agree, over all or over one round: `campaign.agreement().alpha.value`."""
-        from .agreement import annotator_agreement
+        from .quality import annotator_agreement
 
         return annotator_agreement(self, round_id)
 
@@ -233,23 +243,23 @@ class Campaign:
         """All rounds, the first one first: `campaign.rounds()[-1].strategy`."""
         return list_rounds(self.ledger)
 
-    def classes(self, *, retired: bool = False) -> list[Klass]:
+    def classes(self, *, retired: bool = False) -> list[ClassRow]:
         """The classes in their order, for instance `[one.name for one in campaign.classes()]`."""
         return list_classes(self.ledger, retired=retired)
 
-    def add_class(self, name: str) -> Klass:
+    def add_class(self, name: str) -> ClassRow:
         """Add a class behind the others: `campaign.add_class("heron")`."""
         return add_class(self.ledger, name)
 
-    def rename_class(self, name: str | int, new: str) -> Klass:
+    def rename_class(self, name: str | int, new: str) -> ClassRow:
         """Give a class another name, and its labels with it: `campaign.rename_class("kite", "red kite")`."""
         return rename_class(self.ledger, name, new)
 
-    def retire_class(self, name: str | int) -> Klass:
+    def retire_class(self, name: str | int) -> ClassRow:
         """Offer a class no more; its labels are kept: `campaign.retire_class("kite")`."""
         return retire_class(self.ledger, name)
 
-    def restore_class(self, name: str | int) -> Klass:
+    def restore_class(self, name: str | int) -> ClassRow:
         """Bring a retired class back, with its labels: `campaign.restore_class("kite")`."""
         return restore_class(self.ledger, name)
 
@@ -280,12 +290,12 @@ class Campaign:
         What is not given is taken from the settings; the seed is the number of the round. With `allow_unfinished`,
         though the last round has images left; with `skipped`, also of images that people have skipped.
         """
-        from .choosing import next_round
+        from .choosing import RoundOptions, next_round
 
-        return next_round(
-            self, budget, strategy=strategy, balance=balance, calibration=calibration, seed=seed, overlap=overlap,
-            dry_run=dry_run, allow_unfinished=allow_unfinished, skipped=skipped, report=report,
+        options = RoundOptions(
+            budget, strategy, balance, calibration, seed, overlap, dry_run, allow_unfinished, skipped
         )  # fmt: skip
+        return next_round(self, options, report=report)
 
     def import_labels(
         self, path: str | Path, *, format: str | None = None, annotator: str = "import", dry_run: bool = False,
@@ -325,7 +335,7 @@ class Campaign:
 
     def learning_curve(self, *, report: Progress = unheard) -> Curve:
         """How good the model was after each round, by cross-validation: `campaign.learning_curve().points`."""
-        from .curve import learning_curve
+        from .quality import learning_curve
 
         return learning_curve(self, report=report)
 

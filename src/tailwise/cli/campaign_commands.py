@@ -11,13 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ..campaign.classes import add_classes, list_classes
+from ..campaign.classes import MOST_CLASS, add_classes, clean_name, list_classes
+from ..campaign.database import LEDGER_FILE, back_up
 from ..campaign.images import folders_in_use
-from ..campaign.ledger import LEDGER_FILE
-from ..campaign.migrations import back_up
-from ..campaign.names import MOST_CLASS, clean_name, many
 from ..campaign.service import Campaign
 from ..errors import BadFile, BadInput, TailwiseError
+from ..inputs import many
 from .output import WrongUsage
 from .select import Form
 from .select_output import progress_shown
@@ -150,7 +149,7 @@ def _check_init(asked: Init, home: Path, names: Sequence[str], *, is_new: bool) 
 
 
 def _check_images(folder: Path, home: Path) -> None:
-    from ..campaign.scanning import scan
+    from ..campaign.indexing import scan
 
     root = folder.expanduser().resolve()
     if root.exists() and not root.is_dir():
@@ -227,12 +226,10 @@ def _kept_when_interrupted(campaign: Campaign, asked: Init) -> Iterator[None]:
 
 def run_next(folder: Path, wishes: Mapping[str, Any], form: Form) -> None:
     """`tailwise next`."""
-    from ..campaign.choosing import next_round
-
     _check_balance(wishes["balance"])
     with opened(folder, "" if wishes["dry_run"] else "`tailwise next`") as campaign:
         with progress_shown(quiet=form is Form.QUIET) as report:
-            proposal = next_round(campaign, **wishes, report=report)
+            proposal = campaign.next(**wishes, report=report)
         if form is Form.JSON:
             from .data_output import proposal_json
 
@@ -303,7 +300,7 @@ def run_label_rehearsed(folder: Path, options: Mapping[str, Any], form: Form) ->
 
 def run_status(folder: Path, form: Form) -> None:
     """`tailwise status`."""
-    from ..campaign.agreement import annotator_agreement
+    from ..campaign.quality import annotator_agreement
 
     with opened(folder) as campaign:
         status, classes = campaign.status(), campaign.classes(retired=True)

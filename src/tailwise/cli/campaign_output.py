@@ -12,16 +12,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..campaign.names import how_chosen, many, why_counts_differ
+from ..campaign.rounds import how_chosen, why_counts_differ
+from ..inputs import many
 from ..targets import l1_score
 from .select_output import BAR, MOST_CLASSES, MOST_NOTES, bar, certificate, frameless, plain, shell_line
 
 if TYPE_CHECKING:
     from ..campaign.advice import Advice
-    from ..campaign.agreement import Agreement
     from ..campaign.choosing import Proposal
-    from ..campaign.classes import Klass
+    from ..campaign.classes import ClassRow
     from ..campaign.images import Indexed
+    from ..campaign.quality import Agreement
     from ..campaign.state import Status
     from ..web.serve import Serving
     from .campaign_commands import Begun, Init
@@ -247,7 +248,7 @@ def round_line(status: Status) -> str:
     return f"round {found.round_id}: {done}"
 
 
-def show_status(name: str, status: Status, classes: Sequence[Klass], agreement: Agreement, folder: Path) -> None:
+def show_status(name: str, status: Status, classes: Sequence[ClassRow], agreement: Agreement, folder: Path) -> None:
     """Images, labels per class, the open round, people; and what to do next."""
     console = Console(highlight=False)
     console.print(f"[bold]{plain(name)}[/]")
@@ -297,7 +298,7 @@ def gauge(done: int, total: int) -> Text:
     return Text.assemble(("━" * filled, "green"), ("─" * (BAR - filled), "bright_black"))
 
 
-def class_table(labels: Mapping[int, int], classes: Sequence[Klass]) -> Table:
+def class_table(labels: Mapping[int, int], classes: Sequence[ClassRow]) -> Table:
     """Labels per class with a bar; of many classes those with the fewest."""
     table = frameless()
     table.add_column("class", overflow="ellipsis", max_width=40, no_wrap=True)

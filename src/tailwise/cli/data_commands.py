@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..campaign.ledger import BACKUPS, LEDGER_FILE
+from ..campaign.database import BACKUPS, LEDGER_FILE
 from ..campaign.service import Campaign
 from ..errors import BadFile
 from .campaign_commands import folder_of, opened, rehearsal
@@ -232,8 +232,8 @@ def _check_fixes(names: Sequence[str]) -> None:
 
 def _mended(home: Path, names: Sequence[str]) -> list[Finding]:
     """What is found after mending; a damaged or an older ledger comes first, and alone."""
+    from ..campaign.database import mend_ledger
     from ..campaign.doctor import LEDGER, SCHEMA, diagnose, mend
-    from ..campaign.rescue import mend_ledger
 
     if LEDGER in names:
         mend_ledger(home)

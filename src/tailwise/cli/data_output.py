@@ -15,18 +15,18 @@ from rich.table import Table
 
 from ..campaign.doctor import DECISIONS
 from ..campaign.images import find_image
-from ..campaign.names import many
+from ..inputs import many
 from .campaign_output import MOST_LISTED, class_table, command, nearer, reasons_listed
 from .select_output import frameless, plain
 
 if TYPE_CHECKING:
-    from ..campaign.agreement import Agreement
     from ..campaign.choosing import Proposal
-    from ..campaign.classes import Klass
+    from ..campaign.classes import ClassRow
     from ..campaign.doctor import Finding
     from ..campaign.exporting import Exported
     from ..campaign.images import Indexed
     from ..campaign.importing import Imported
+    from ..campaign.quality import Agreement
     from ..campaign.service import Campaign
     from ..campaign.state import Status
     from .campaign_commands import Begun
@@ -111,7 +111,7 @@ def show_exported(done: Exported, conflicts: int, *, dry_run: bool) -> None:
     reasons_listed(console, "left out", done.left_out)
 
 
-def show_classes(classes: Sequence[Klass], labels: Mapping[int, int], done: Sequence[str], *, dry_run: bool) -> None:
+def show_classes(classes: Sequence[ClassRow], labels: Mapping[int, int], done: Sequence[str], *, dry_run: bool) -> None:
     """What was done, then all classes."""
     console = Console(highlight=False)
     if dry_run and done:
@@ -286,7 +286,7 @@ def _round_json(status: Status) -> Document | None:
     }  # fmt: skip
 
 
-def classes_json(classes: Sequence[Klass], labels: Mapping[int, int]) -> list[Document]:
+def classes_json(classes: Sequence[ClassRow], labels: Mapping[int, int]) -> list[Document]:
     """All classes by position."""
     return [{"name": one.name, "labelled": labels.get(one.id, 0), "retired": one.retired} for one in classes]
 

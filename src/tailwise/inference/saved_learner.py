@@ -18,8 +18,9 @@ import numpy as np
 from ..calibration import Calibration
 from ..campaign import models
 from ..campaign.classes import list_classes
+from ..campaign.database import LEDGER_FILE
 from ..campaign.features import LITE0, SIMPLE, chosen_backbone
-from ..campaign.ledger import LEDGER_FILE, Ledger
+from ..campaign.ledger import Ledger
 from ..errors import BadFile, BadInput
 from ..learners import LEARNERS, make_learner
 from ..learners.backbone import Backbone, FrozenModel

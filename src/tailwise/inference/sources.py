@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..campaign.scanning import Found, real_path, scan
+from ..campaign.images import real_path
+from ..campaign.indexing import ImageFile, scan
 from ..errors import BadFile, BadInput
 from ..files import open_regular
 from ..formats.tables import need_arrow
@@ -54,7 +55,7 @@ class Piece:
     shard: int
     start: int
     rows: int
-    files: tuple[Found, ...] = ()  # of a folder
+    files: tuple[ImageFile, ...] = ()  # of a folder
     table: str = ""  # the Parquet file, and which row group of it
     group: int = 0
 
@@ -105,7 +106,7 @@ class FolderSource:
         starts = range(0, len(files), self.shard_size)
         return [self._shard(number, files[at : at + self.shard_size]) for number, at in enumerate(starts)]
 
-    def _shard(self, number: int, files: Sequence[Found]) -> InputShard:
+    def _shard(self, number: int, files: Sequence[ImageFile]) -> InputShard:
         step = BLOCK * BLOCKS_PER_PIECE
         pieces = tuple(
             Piece(number, at, len(some), files=tuple(some))
@@ -177,7 +178,7 @@ def digest(facts: Any) -> str:  # noqa: ANN401 - plain JSON
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _facts(file: Found) -> list[object]:
+def _facts(file: ImageFile) -> list[object]:
     return [file.path, file.stamp and [file.stamp.bytes, file.stamp.mtime_ns], file.trouble]
 
 

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._version import __version__
-from ..campaign.agreement import Agreement
-from ..campaign.curve import Curve
-from ..campaign.labels import HasLedger, ledger_of
-from ..campaign.ledger import Ledger, now
-from ..campaign.names import why_counts_differ
+from ..campaign.ledger import HasLedger, Ledger, ledger_of, now
+from ..campaign.quality import Agreement, Curve
+from ..campaign.rounds import why_counts_differ
 from ..errors import BadFile
 from ..files import write_whole
 from ..types import Progress, unheard

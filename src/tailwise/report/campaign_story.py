@@ -10,11 +10,9 @@ from statistics import median
 import numpy as np
 
 from ..campaign.advice import Advice, gather, judge
-from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
-from ..campaign.classes import Klass, list_classes
-from ..campaign.curve import Curve
-from ..campaign.labels import HasLedger, ledger_of
-from ..campaign.ledger import Ledger, read_meta
+from ..campaign.classes import ClassRow, list_classes
+from ..campaign.ledger import HasLedger, Ledger, ledger_of, read_meta
+from ..campaign.quality import AnnotatorAgreement, Curve, annotator_agreement
 from ..campaign.rounds import Round, list_rounds, progress
 from ..campaign.state import Settings, Status, read_settings, read_status
 from ..types import Float64Array, IntArray, Progress, unheard
@@ -86,8 +84,8 @@ class Story:
     at: int
     settings: Settings
     status: Status
-    classes: tuple[Klass, ...]
-    retired: tuple[Klass, ...]
+    classes: tuple[ClassRow, ...]
+    retired: tuple[ClassRow, ...]
     rounds: tuple[RoundStory, ...]
     by_round: IntArray
     people: tuple[Person, ...]
@@ -142,7 +140,7 @@ def stamp(moment: int | None) -> str:
     return "–" if moment is None else f"{datetime.fromtimestamp(moment / MICROSECONDS, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _labels_by_round(ledger: Ledger, rounds: list[Round], classes: tuple[Klass, ...]) -> IntArray:
+def _labels_by_round(ledger: Ledger, rounds: list[Round], classes: tuple[ClassRow, ...]) -> IntArray:
     """Decided images by their last round and their class, (R + 1, C)."""
     rows = ledger.read(
         "SELECT l.class_id, coalesce((SELECT max(round_id) FROM round_image AS r WHERE r.image_id = l.image_id), 0) "
@@ -157,7 +155,7 @@ def _labels_by_round(ledger: Ledger, rounds: list[Round], classes: tuple[Klass, 
 
 
 def _round_story(
-    ledger: Ledger, one: Round, classes: tuple[Klass, ...], realised: IntArray, curve: Curve | None
+    ledger: Ledger, one: Round, classes: tuple[ClassRow, ...], realised: IntArray, curve: Curve | None
 ) -> RoundStory:
     how_far = progress(ledger, one.id)
     why, names = one.why, {klass.id: klass.name for klass in classes}
@@ -176,7 +174,7 @@ def _round_story(
     )  # fmt: skip
 
 
-def _by_class(why: Mapping[str, object], name: str, classes: tuple[Klass, ...]) -> Float64Array | None:
+def _by_class(why: Mapping[str, object], name: str, classes: tuple[ClassRow, ...]) -> Float64Array | None:
     """Numbers of a round by class in use; a class that was added since has 0."""
     values, numbers = why.get(name), why.get("class_ids")
     if not isinstance(values, list) or not isinstance(numbers, list):

@@ -23,12 +23,23 @@ from typing import Any
 
 import numpy as np
 
-from ..campaign.choosing import candidate_images, next_round, pending_answers
+from ..campaign.database import LEDGER_FILE
 from ..campaign.images import quarantine, usable_images
-from ..campaign.ledger import LEDGER_FILE, Ledger
+from ..campaign.ledger import Ledger
 from ..campaign.locks import make_folder
 from ..campaign.models import model_folder, predict
-from ..campaign.rounds import ModelRow, Pick, Round, find_model, find_round, open_round, round_picks
+from ..campaign.rounds import (
+    ModelRow,
+    Pick,
+    Round,
+    candidate_images,
+    find_model,
+    find_round,
+    open_round,
+    pending_answers,
+    round_picks,
+)
+from ..campaign.service import Campaign
 from ..campaign.state import check_strategy, read_settings
 from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
 from ..types import FloatArray, IntArray, Progress
@@ -384,7 +395,7 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
     with Ledger.open(folder, purpose=PURPOSE, files=folder.parent) as ledger:
         number = None
         if task["choose"] is not None:
-            proposal = next_round(ledger, **task["choose"], report=_progress)
+            proposal = Campaign(ledger).next(**task["choose"], report=_progress)
             number = None if proposal.round is None else proposal.round.id
             version = proposal.model_version
         else:

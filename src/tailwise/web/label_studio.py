@@ -16,11 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..campaign import answers, leases
 from ..campaign.answers import LATEST, Answer, Refused
-from ..campaign.classes import Klass, find_class, list_classes
+from ..campaign.classes import ClassRow, clean_annotator, find_class, list_classes
 from ..campaign.images import Matcher
 from ..campaign.ledger import Ledger
 from ..campaign.models import newest_model
-from ..campaign.names import clean_annotator
 from ..errors import BadFile, BadInput, UnknownName
 from ..formats.base import Record
 from ..formats.label_studio import CONTROL, OBJECT, task_records
@@ -304,7 +303,7 @@ def _answer(
     return Answer(key, place.id, annotator, record.kind, class_id, at, model_version=version, source=SOURCE)
 
 
-def _class(ledger: Ledger, choice: str, control: Control) -> Klass:
+def _class(ledger: Ledger, choice: str, control: Control) -> ClassRow:
     """The class of a choice: by its name in the configuration, else by the choice itself."""
     try:
         found = find_class(ledger, control.shown(choice))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from ..campaign.names import MOST_ANNOTATOR, clean_annotator
+from ..campaign.classes import MOST_ANNOTATOR, clean_annotator
 
 IMAGE = "^[0-9a-f]{16}$"
 KEY = "^[A-Za-z0-9_-]{8,64}$"

@@ -13,7 +13,8 @@ from PIL import Image
 
 from tailwise.campaign.answers import Answer, record
 from tailwise.campaign.classes import add_classes, find_class
-from tailwise.campaign.ledger import LEDGER_FILE, Ledger
+from tailwise.campaign.database import LEDGER_FILE
+from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import current_round, round_picks
 from tailwise.campaign.service import Campaign
 from tailwise.learners.features import FeatureCache

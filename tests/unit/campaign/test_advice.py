@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tailwise.campaign.advice import Advice, Facts, Stability, advise, expected_gain, gather, judge, lean_of, mean_gain
-from tailwise.campaign.agreement import Agreement
-from tailwise.campaign.choosing import Pending, next_round
-from tailwise.campaign.curve import Curve, CurveGain, CurvePoint, Measure
+from tailwise.campaign.choosing import RoundOptions, next_round
+from tailwise.campaign.quality import Agreement, Curve, CurveGain, CurvePoint, Measure
+from tailwise.campaign.rounds import Pending
 
 MakeStudio = Callable[..., Any]
 PLENTY = {"owl": 60, "kite": 60}
@@ -214,7 +214,7 @@ def test_a_campaign_is_measured_from_its_first_label_to_its_last_image(make_stud
 
 def test_an_open_round_is_told(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 10, "b": 10}, also=["c"])
-    next_round(studio.campaign, 5)
+    next_round(studio.campaign, RoundOptions(5))
     advice = advise(studio.campaign)
     assert evidence(advice, "pending").numbers == {"answers": 5.0}
     assert evidence(advice, "gain").text == "There are too few labels to measure the model."

@@ -8,8 +8,9 @@ from PIL import Image
 
 import tailwise
 from tailwise import Campaign
+from tailwise.campaign.database import LEDGER_FILE
 from tailwise.campaign.images import find_image
-from tailwise.campaign.ledger import LEDGER_FILE, Ledger
+from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.locks import holder_of
 from tailwise.campaign.rounds import ModelRow, Pick, open_round
 from tailwise.errors import BadFile, BadInput, UnknownName

@@ -19,14 +19,20 @@ import numpy as np
 import pytest
 
 from tailwise.campaign.answers import Answer, record, settle
-from tailwise.campaign.choosing import candidate_images, next_round, pending_answers
-from tailwise.campaign.cold import choose_cold
+from tailwise.campaign.choosing import RoundOptions, choose_cold, next_round
 from tailwise.campaign.features import embed
-from tailwise.campaign.labels import labelled_set
 from tailwise.campaign.leases import lease
 from tailwise.campaign.ledger import Ledger, write_meta
-from tailwise.campaign.models import fault_of, load, predict
-from tailwise.campaign.rounds import current_round, find_model, list_models, list_rounds, round_picks
+from tailwise.campaign.models import fault_of, labelled_set, load, predict
+from tailwise.campaign.rounds import (
+    candidate_images,
+    current_round,
+    find_model,
+    list_models,
+    list_rounds,
+    pending_answers,
+    round_picks,
+)
 from tailwise.errors import BadInput, PoolExhausted, UnknownName
 
 MakeStudio = Callable[..., Any]
@@ -47,7 +53,7 @@ def started(make_studio: MakeStudio, **settings: object) -> Any:  # noqa: ANN401
 
 def test_the_first_round_starts_cold_and_covers_the_classes_without_a_guess(make_studio: MakeStudio) -> None:
     studio = make_studio(FIVE)
-    made = next_round(studio.campaign, 25)
+    made = next_round(studio.campaign, RoundOptions(25))
     assert made.cold_start
     assert (made.strategy, made.balance, made.labels, made.candidates) == ("typiclust", "none", 0, 126)
     assert (made.expected_counts, made.target, made.model_version) == (None, None, None)
@@ -63,7 +69,7 @@ def test_the_first_round_starts_cold_and_covers_the_classes_without_a_guess(make
 
 def test_a_round_by_the_model_says_what_was_chosen_and_why(make_studio: MakeStudio) -> None:
     studio = started(make_studio)
-    made = next_round(studio.campaign, 20, strategy="entropy", balance="auto", seed=3, overlap=2)
+    made = next_round(studio.campaign, RoundOptions(20, strategy="entropy", balance="auto", seed=3, overlap=2))
     assert not made.cold_start
     assert made.class_ids == (1, 2, 3, 4, 5)
     assert sum(made.expected_counts) == pytest.approx(20, abs=1e-3)
@@ -85,7 +91,7 @@ def test_a_round_by_the_model_says_what_was_chosen_and_why(make_studio: MakeStud
 
 def test_guesses_are_the_models_own_and_add_up_to_the_expected_counts(make_studio: MakeStudio) -> None:
     studio = started(make_studio, calibration="temperature")
-    made = next_round(studio.campaign, 20)
+    made = next_round(studio.campaign, RoundOptions(20))
     said = predict(studio.campaign, np.array([pick.image for pick in made.picks]))
     best, sure = said.best()
     assert [pick.predicted for pick in made.picks] == best.tolist()
@@ -96,7 +102,7 @@ def test_guesses_are_the_models_own_and_add_up_to_the_expected_counts(make_studi
 def test_guesses_are_tempered_and_never_corrected_for_the_counts_of_labels(make_studio: MakeStudio) -> None:
     """Picks depend on the images: that a class has many labels does not tell that it has many images."""
     studio = started(make_studio, calibration="temperature")
-    made = next_round(studio.campaign, 12)
+    made = next_round(studio.campaign, RoundOptions(12))
     images = np.array([pick.image for pick in made.picks])
     trained = load(studio.ledger)
     assert trained.calibration.kind == "temperature"
@@ -129,7 +135,7 @@ def test_each_round_has_a_seed_of_its_own_unless_one_is_given(make_studio: MakeS
 
 def test_rounds_become_balanced_where_the_pool_is_not(make_studio: MakeStudio) -> None:
     studio = started(make_studio)
-    next_round(studio.campaign, 16, strategy="entropy", balance=3.0)
+    next_round(studio.campaign, RoundOptions(16, strategy="entropy", balance=3.0))
     studio.say_round()
     rare = Counter(studio.truth(pick.image) for pick in round_picks(studio.ledger, 1))
     assert rare[4] + rare[5] >= 5  # 10 of 113 in the pool: 1.4 by chance
@@ -138,9 +144,9 @@ def test_rounds_become_balanced_where_the_pool_is_not(make_studio: MakeStudio) -
 def test_equal_seeds_give_equal_rounds_and_a_dry_run_writes_nothing(make_studio: MakeStudio) -> None:
     studio = started(make_studio)
     before = tree(studio.ledger.folder)
-    proposed = [next_round(studio.campaign, 15, dry_run=True) for _ in range(2)]
+    proposed = [next_round(studio.campaign, RoundOptions(15, dry_run=True)) for _ in range(2)]
     assert tree(studio.ledger.folder) == before
-    opened = next_round(studio.campaign, 15)
+    opened = next_round(studio.campaign, RoundOptions(15))
     assert [one.picks for one in proposed] == [opened.picks] * 2
     assert proposed[0].round is None
     assert (proposed[0].lam, proposed[0].expected_counts) == (opened.lam, opened.expected_counts)
@@ -149,9 +155,9 @@ def test_equal_seeds_give_equal_rounds_and_a_dry_run_writes_nothing(make_studio:
 def test_a_dry_run_works_where_nothing_may_be_written_and_a_round_does_not(make_studio: MakeStudio) -> None:
     studio = started(make_studio)
     with Ledger.open(studio.ledger.folder, read_only=True) as reader:
-        assert len(next_round(reader, 5, dry_run=True).picks) == 5
+        assert len(next_round(reader, RoundOptions(5, dry_run=True)).picks) == 5
         with pytest.raises(BadInput, match="opened read-only"):
-            next_round(reader, 5)
+            next_round(reader, RoundOptions(5))
 
 
 def test_only_images_of_which_nobody_has_said_anything_are_candidates(make_studio: MakeStudio) -> None:
@@ -175,7 +181,7 @@ def test_only_images_of_which_nobody_has_said_anything_are_candidates(make_studi
 
 def test_what_was_skipped_comes_back_only_where_it_is_asked_for(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 5, "b": 5})
-    first = [pick.image for pick in next_round(studio.campaign, 4).picks]
+    first = [pick.image for pick in next_round(studio.campaign, RoundOptions(4)).picks]
     studio.say(first[:2])
     studio.say(first[2:], kind="skip")
     assert pending_answers(studio.ledger).images == 0  # one person alone has finished the round
@@ -183,7 +189,7 @@ def test_what_was_skipped_comes_back_only_where_it_is_asked_for(make_studio: Mak
     assert not set(candidate_images(studio.ledger).tolist()) & set(first)
     assert set(candidate_images(studio.ledger, skipped=True).tolist()) & set(first) == {first[2]}
     with pytest.raises(PoolExhausted, match=r"1 image was skipped: skipped=True \(--skipped\) takes these, too"):
-        next_round(studio.campaign, 7)
+        next_round(studio.campaign, RoundOptions(7))
     second = studio.campaign.next(7, skipped=True)
     assert first[2] in {pick.image for pick in second.picks}
     assert pending_answers(studio.ledger).answers == 7
@@ -192,14 +198,14 @@ def test_what_was_skipped_comes_back_only_where_it_is_asked_for(make_studio: Mak
 
 def test_images_of_the_open_round_return_to_the_pool_only_where_that_is_allowed(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 10, "b": 10})
-    first = next_round(studio.campaign, 6)
+    first = next_round(studio.campaign, RoundOptions(6))
     studio.say_round(2)
     assert pending_answers(studio.ledger).answers == 4
     before = tree(studio.ledger.folder)
     with pytest.raises(BadInput, match="round 1 is not finished: 4 of its 6 images wait for 4 answers"):
-        next_round(studio.campaign, 6)
+        next_round(studio.campaign, RoundOptions(6))
     assert tree(studio.ledger.folder) == before
-    made = next_round(studio.campaign, 18, allow_unfinished=True)
+    made = next_round(studio.campaign, RoundOptions(18, allow_unfinished=True))
     unanswered = {pick.image for pick in first.picks[2:]}
     assert unanswered <= {pick.image for pick in made.picks}
     assert (made.pending.round_id, made.pending.images, made.pending.answers) == (1, 4, 4)
@@ -209,16 +215,16 @@ def test_images_of_the_open_round_return_to_the_pool_only_where_that_is_allowed(
 
 def test_a_finished_round_is_followed_by_another_without_its_images(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 10, "b": 10})
-    first = next_round(studio.campaign, 6)
+    first = next_round(studio.campaign, RoundOptions(6))
     studio.say_round()
-    second = next_round(studio.campaign, 6)
+    second = next_round(studio.campaign, RoundOptions(6))
     assert not {pick.image for pick in first.picks} & {pick.image for pick in second.picks}
     assert second.pending is None
 
 
 def test_overlap_counts_the_answers_that_are_pending(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 10, "b": 10})
-    next_round(studio.campaign, 5, overlap=3)
+    next_round(studio.campaign, RoundOptions(5, overlap=3))
     studio.say_round(2, "ann")
     studio.say_round(1, "bob")
     assert pending_answers(studio.ledger).answers == 15 - 3
@@ -232,12 +238,12 @@ def test_more_than_there_is_is_refused_with_the_numbers(make_studio: MakeStudio)
     studio.campaign.index()
     studio.say([1, 2])
     with pytest.raises(PoolExhausted) as caught:
-        next_round(studio.campaign, 10)
+        next_round(studio.campaign, RoundOptions(10))
     assert str(caught.value) == (
         "asked for 10 images, but only 9 are left to choose from: of 13 images 2 are answered, 1 duplicates and "
         "1 in quarantine; lower the budget or add images"
     )
-    assert len(next_round(studio.campaign, 9).picks) == 9
+    assert len(next_round(studio.campaign, RoundOptions(9)).picks) == 9
 
 
 def test_the_last_images_are_taken_where_fewer_are_left_than_a_round_usually_has(make_studio: MakeStudio) -> None:
@@ -266,22 +272,22 @@ def test_calibration_is_asked_for_round_by_round(make_studio: MakeStudio) -> Non
     assert load(studio.ledger).calibration.kind == "none"
     assert studio.campaign.settings.calibration == "temperature"
     with pytest.raises(BadInput, match="a campaign takes one of none, temperature"):
-        next_round(studio.campaign, 6, calibration="prior", allow_unfinished=True)
+        next_round(studio.campaign, RoundOptions(6, calibration="prior", allow_unfinished=True))
 
 
 def test_images_that_turn_out_unreadable_are_left_out_and_told(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 8, "b": 8})
     (studio.photos / "a-003.png").unlink()
-    made = next_round(studio.campaign, 15)
+    made = next_round(studio.campaign, RoundOptions(15))
     assert any(note.startswith("could not be read and is left out: a-003.png") for note in made.notes)
     with pytest.raises(PoolExhausted, match="only 15 are left"):
-        next_round(studio.campaign, 16, allow_unfinished=True)
+        next_round(studio.campaign, RoundOptions(16, allow_unfinished=True))
 
 
 def test_with_one_class_labelled_it_starts_cold_again_away_from_what_is_labelled(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 40, "b": 40})
     studio.say(list(range(1, 21)))
-    made = next_round(studio.campaign, 10)
+    made = next_round(studio.campaign, RoundOptions(10))
     assert made.cold_start
     assert made.labels == 20
     assert made.notes[0].startswith("only one class has labels")
@@ -293,7 +299,7 @@ def test_with_one_class_labelled_it_starts_cold_again_away_from_what_is_labelled
 def test_a_class_without_labels_and_one_without_images_do_no_harm(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 20, "b": 20, "c": 5}, also=["never seen", "ünïcode 🦉"])
     studio.say([1, 2, 21, 22])
-    made = next_round(studio.campaign, 10)
+    made = next_round(studio.campaign, RoundOptions(10))
     assert not made.cold_start
     assert 0 < made.expected_counts[2] == pytest.approx(made.expected_counts[4])  # unseen, and equally likely
     assert sum(made.expected_counts) == pytest.approx(10, rel=1e-5)
@@ -305,7 +311,7 @@ def test_a_class_without_labels_and_one_without_images_do_no_harm(make_studio: M
 def test_retired_classes_take_no_part(make_studio: MakeStudio) -> None:
     studio = started(make_studio)
     studio.campaign.retire_class("b")
-    made = next_round(studio.campaign, 10)
+    made = next_round(studio.campaign, RoundOptions(10))
     assert made.class_ids == (1, 3, 4, 5)
     assert 2 not in {pick.predicted for pick in made.picks}
     assert find_model(studio.ledger, made.model_version).class_ids == (1, 3, 4, 5)
@@ -313,17 +319,17 @@ def test_retired_classes_take_no_part(make_studio: MakeStudio) -> None:
 
 def test_without_classes_or_images_or_with_one_class(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 12})
-    assert next_round(studio.campaign, 4).cold_start
+    assert next_round(studio.campaign, RoundOptions(4)).cold_start
     studio.say_round()
-    assert next_round(studio.campaign, 4).cold_start
+    assert next_round(studio.campaign, RoundOptions(4)).cold_start
     studio.campaign.retire_class("a")
     with pytest.raises(BadInput, match="no classes in use"):
-        next_round(studio.campaign, 2, allow_unfinished=True)
+        next_round(studio.campaign, RoundOptions(2, allow_unfinished=True))
 
 
 def test_an_empty_campaign_has_nothing_to_choose_from(make_studio: MakeStudio) -> None:
     with pytest.raises(PoolExhausted, match="asked for 5 images, but only 0 are left"):
-        next_round(make_studio({}, also=["a", "b"]).campaign, 5)
+        next_round(make_studio({}, also=["a", "b"]).campaign, RoundOptions(5))
 
 
 @pytest.mark.parametrize(
@@ -351,7 +357,7 @@ def test_what_means_nothing_is_refused_before_any_work(
     studio = make_studio({"a": 4, "b": 4})
     before = tree(studio.ledger.folder)
     with pytest.raises(error, match=told):
-        next_round(studio.campaign, **{"budget": 2} | wrong)
+        next_round(studio.campaign, RoundOptions(**{"budget": 2} | wrong))
     assert tree(studio.ledger.folder) == before
 
 
@@ -365,7 +371,7 @@ ON_FEATURES = [
 @pytest.mark.parametrize("balance", ["none", 0.5, "auto"])
 def test_every_strategy_on_features_opens_a_round(make_studio: MakeStudio, strategy: str, balance: str | float) -> None:
     studio = started(make_studio)
-    made = next_round(studio.campaign, 6, strategy=strategy, balance=balance)
+    made = next_round(studio.campaign, RoundOptions(6, strategy=strategy, balance=balance))
     assert (made.strategy, len(made.picks)) == (strategy, 6)
     assert made.round.balance == {"none": "0", 0.5: "0.5"}.get(balance, balance)
 
@@ -378,18 +384,18 @@ def test_settings_are_taken_where_nothing_is_said(make_studio: MakeStudio) -> No
     kept = {"learner": "resnet18"}  # by another version, perhaps
     write_meta(studio.ledger, "settings", json.dumps(kept))
     with pytest.raises(BadInput, match="one of linear, mlp, not 'resnet18'"):
-        next_round(studio.campaign, allow_unfinished=True)
+        next_round(studio.campaign, RoundOptions(allow_unfinished=True))
 
 
 def test_an_answer_that_comes_while_it_is_being_chosen_takes_its_image_out(make_studio: MakeStudio) -> None:
     studio = started(make_studio)
-    probe = next_round(studio.campaign, 5, dry_run=True).picks[0].image
+    probe = next_round(studio.campaign, RoundOptions(5, dry_run=True)).picks[0].image
 
     def answered_meanwhile(_done: float, what: str) -> None:
         if what == "opening the round":
             record(studio.ledger, [Answer("meanwhile-1", probe, "bob", "skip")])
 
-    made = next_round(studio.campaign, 5, report=answered_meanwhile)
+    made = next_round(studio.campaign, RoundOptions(5), report=answered_meanwhile)
     assert probe not in {pick.image for pick in made.picks}
     assert len(made.picks) == 4
     assert "1 of the images chosen was answered or lost meanwhile, and left out" in made.notes
@@ -398,7 +404,9 @@ def test_an_answer_that_comes_while_it_is_being_chosen_takes_its_image_out(make_
 def test_progress_never_runs_backwards_and_ends_at_one(make_studio: MakeStudio) -> None:
     told: list[float] = []
     next_round(
-        started(make_studio, calibration="temperature").campaign, 5, report=lambda done, _what: told.append(done)
+        started(make_studio, calibration="temperature").campaign,
+        RoundOptions(5),
+        report=lambda done, _what: told.append(done),
     )
     assert told[-1] == 1.0
     assert all(0 <= done <= 1 for done in told)
@@ -407,9 +415,8 @@ def test_progress_never_runs_backwards_and_ends_at_one(make_studio: MakeStudio) 
 CHILD = """
 import sys
 from tailwise.campaign.service import Campaign
-from tailwise.campaign.choosing import next_round
 with Campaign.open(sys.argv[1]) as campaign:
-    next_round(campaign, 10, allow_unfinished=True, report=lambda done, what: print(what, flush=True))
+    campaign.next(10, allow_unfinished=True, report=lambda done, what: print(what, flush=True))
 """
 MOMENTS = [
     ("features of", 0), ("fitting", 0), ("choosing", 0), ("opening", 0), ("opening", 3), ("opening", 8),

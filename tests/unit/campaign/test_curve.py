@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailwise.campaign.choosing import next_round
-from tailwise.campaign.curve import (
+from tailwise.campaign.choosing import RoundOptions, next_round
+from tailwise.campaign.features import embed
+from tailwise.campaign.models import labelled_set, labels_at, last_event
+from tailwise.campaign.quality import (
     FOLDS,
     Measure,
     balanced_difference,
@@ -21,8 +23,6 @@ from tailwise.campaign.curve import (
     share_with_error,
     thinned,
 )
-from tailwise.campaign.features import embed
-from tailwise.campaign.labels import labelled_set, labels_at, last_event
 from tailwise.learners import make_learner
 from tailwise.learners.learner import stratified_folds
 
@@ -33,7 +33,7 @@ def lived(make_studio: MakeStudio, rounds: int = 3) -> Any:  # noqa: ANN401 - a 
     studio = make_studio({"a": 30, "b": 30, "c": 20, "d": 6}, spread=0.8)
     studio.say([1, 2, 31, 32])
     for _ in range(rounds):
-        next_round(studio.campaign, 10)
+        next_round(studio.campaign, RoundOptions(10))
         studio.say_round()
     return studio
 
@@ -100,9 +100,9 @@ def test_guesses_of_a_round_are_compared_with_what_people_said(make_studio: Make
 
 def test_a_round_without_a_new_label_has_no_point(make_studio: MakeStudio) -> None:
     studio = lived(make_studio, 1)
-    next_round(studio.campaign, 10)  # nobody has answered yet
+    next_round(studio.campaign, RoundOptions(10))  # nobody has answered yet
     assert [point.round_id for point in learning_curve(studio.campaign).points] == [0, 1]
-    next_round(studio.campaign, 10, allow_unfinished=True)
+    next_round(studio.campaign, RoundOptions(10, allow_unfinished=True))
     studio.say_round(3)
     assert [point.round_id for point in learning_curve(studio.campaign).points] == [0, 1, 3]
 
@@ -114,7 +114,7 @@ def test_a_label_that_was_changed_later_counts_as_it_was_then_and_is_measured_as
     images = [1, 2, 3, 4, 21, 22, 23, 24]
     for image in images:
         studio.say([image], cls=3 - studio.truth(image))  # all wrong
-    next_round(studio.campaign, 4)
+    next_round(studio.campaign, RoundOptions(4))
     studio.say_round()
     studio.say(images)  # mended
     first, last = learning_curve(studio.campaign).points

@@ -20,14 +20,14 @@ import pytest
 from PIL import Image
 
 from tailwise.campaign.answers import settle
-from tailwise.campaign.choosing import next_round
+from tailwise.campaign.choosing import RoundOptions, next_round
+from tailwise.campaign.database import mend_ledger, restore_backup, sound_backups
 from tailwise.campaign.doctor import FIXES, Finding, diagnose, examine, mend
 from tailwise.campaign.features import embed
 from tailwise.campaign.images import locate, usable_images
 from tailwise.campaign.leases import lease
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import load
-from tailwise.campaign.rescue import mend_ledger, restore_backup, sound_backups
 from tailwise.campaign.rounds import list_models
 from tailwise.errors import BadFile, BadInput, UnknownName
 
@@ -39,7 +39,7 @@ def studio(make_studio: MakeStudio) -> Any:  # noqa: ANN401 - a Studio
     """Healthy: two classes, a round by a model, a backup."""
     made = make_studio({"a": 10, "b": 10})
     made.say([1, 2, 11, 12])
-    next_round(made.campaign, 4)
+    next_round(made.campaign, RoundOptions(4))
     made.campaign.backup()
     return made
 
@@ -126,7 +126,7 @@ def test_after_the_images_have_moved_the_old_folder_is_no_concern(studio: Any, t
     studio.photos.rename(tmp_path / "moved")
     shutil.rmtree(studio.ledger.folder / "features")
     with pytest.raises(BadFile, match=r"is its disk mounted\? If .* moved: tailwise init .* --images NEW"):
-        next_round(studio.campaign, 4, allow_unfinished=True)
+        next_round(studio.campaign, RoundOptions(4, allow_unfinished=True))
     studio.campaign.index(tmp_path / "moved")
     embed(studio.ledger, backbone="simple")
     assert examine(studio.campaign) == []

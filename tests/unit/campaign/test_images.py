@@ -17,7 +17,6 @@ from PIL import Image
 from tailwise.campaign.images import (
     Indexed,
     find_image,
-    index,
     is_as_it_was,
     list_folders,
     list_images,
@@ -26,6 +25,7 @@ from tailwise.campaign.images import (
     quarantine,
     usable_images,
 )
+from tailwise.campaign.indexing import index
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadFile, UnknownName
 
@@ -258,8 +258,8 @@ def test_names_that_are_no_text_are_quarantined(empty: Ledger, photos: Path) -> 
     for _ in range(2):
         found = index(empty, photos)
         assert dict(found.quarantined) == {
-            "caf\\xe9.bmp": "its name is no valid UTF-8; rename it",
-            "d\\xff/x.bmp": "its name is no valid UTF-8; rename it",
+            "caf\\xe9.bmp": "its name is not valid UTF-8; rename it",
+            "d\\xff/x.bmp": "its name is not valid UTF-8; rename it",
         }
     assert [row.path for row in usable_images(empty)][-1] == "plain caf\\xe9.bmp"
 
@@ -267,7 +267,7 @@ def test_names_that_are_no_text_are_quarantined(empty: Ledger, photos: Path) -> 
 def test_pipes_do_not_stop_it_and_folders_may_be_called_like_images(empty: Ledger, photos: Path) -> None:
     os.mkfifo(photos / "pipe.jpg")
     put(photos, {"folder.jpg/x.bmp": shade(8)})
-    assert dict(index(empty, photos).quarantined) == {"pipe.jpg": "it is no regular file"}
+    assert dict(index(empty, photos).quarantined) == {"pipe.jpg": "it is not a regular file"}
     assert rows(empty)["folder.jpg/x.bmp"].usable
 
 

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from tailwise.campaign.answers import labels
-from tailwise.campaign.images import Indexed, find_image, index, is_as_it_was, list_images, path_of, usable_images
-from tailwise.campaign.indexing import BATCH, CHANGED, MISSING, REPLACED, accept_changed
+from tailwise.campaign.images import Indexed, find_image, is_as_it_was, list_images, path_of, usable_images
+from tailwise.campaign.indexing import BATCH, CHANGED, MISSING, REPLACED, accept_changed, index
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.errors import BadFile
@@ -280,7 +280,7 @@ def test_an_interruption_keeps_what_was_committed_and_the_next_run_goes_on(empty
 
 INDEXER = """
 import sys
-from tailwise.campaign.images import index
+from tailwise.campaign.indexing import index
 from tailwise.campaign.ledger import Ledger
 
 def ask(share, _what):

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tailwise.campaign.answers import Answer, record
-from tailwise.campaign.ledger import CURRENT_SCHEMA, LEDGER_FILE, Ledger, now, read_meta, write_meta
+from tailwise.campaign.database import LEDGER_FILE, connect, read_steps
+from tailwise.campaign.ledger import CURRENT_SCHEMA, Ledger, now, read_meta, write_meta
 from tailwise.campaign.locks import holder_of
-from tailwise.campaign.migrations import connect, read_steps
 from tailwise.errors import BadFile, BadInput, NewerLedger
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tailwise.campaign.ledger import LEDGER_FILE, Ledger, write_meta
+from tailwise.campaign.database import LEDGER_FILE
+from tailwise.campaign.ledger import Ledger, write_meta
 from tailwise.campaign.locks import holder_of
 from tailwise.errors import LedgerBusy
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tailwise.campaign.answers import Answer, record
-from tailwise.campaign.ledger import LEDGER_FILE, Ledger
-from tailwise.campaign.migrations import Step, connect, make_new, migrate, read_steps
+from tailwise.campaign.database import LEDGER_FILE, Step, connect, make_new, migrate, read_steps
+from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadFile, LedgerBusy, NewerLedger
 
 LATER = (
@@ -144,7 +144,7 @@ sys.addaudithook(hook)
 MIGRATES = """
 from pathlib import Path
 from tailwise.campaign.ledger import Ledger
-from tailwise.campaign.migrations import Step, read_steps
+from tailwise.campaign.database import Step, read_steps
 steps = (*read_steps(), *(Step(int(number), sql) for number, sql in eval(sys.argv[3])))
 armed = True
 Ledger.open(sys.argv[2], steps=steps).close()

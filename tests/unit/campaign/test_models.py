@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailwise.campaign.choosing import next_round
+from tailwise.campaign.choosing import RoundOptions, next_round
 from tailwise.campaign.features import embed
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import checksum_of, fault_of, load, model_folder, newest_model, predict
@@ -25,10 +25,10 @@ def trained(make_studio: MakeStudio, **settings: object) -> Any:  # noqa: ANN401
     """Two rounds, each by a model of its own; the third class has no label in the first."""
     studio = make_studio({"a": 20, "b": 20, "c": 10}, noise=25, **settings)
     studio.say([1, 2, 3, 21, 22, 23])
-    next_round(studio.campaign, 8)
+    next_round(studio.campaign, RoundOptions(8))
     studio.say_round()
     studio.say([41, 42])
-    next_round(studio.campaign, 8)
+    next_round(studio.campaign, RoundOptions(8))
     return studio
 
 
@@ -147,7 +147,7 @@ def test_without_a_model_it_is_said_how_to_get_one(make_studio: MakeStudio) -> N
 
 def test_every_round_has_a_version_of_its_own_though_nothing_was_said_since(make_studio: MakeStudio) -> None:
     studio = trained(make_studio)
-    next_round(studio.campaign, 8, allow_unfinished=True)
+    next_round(studio.campaign, RoundOptions(8, allow_unfinished=True))
     versions = [row.version for row in list_models(studio.ledger)]
     assert len(set(versions)) == 3
     assert find_model(studio.ledger, versions[1]).summary["training"] == newest_model(studio.ledger).summary["training"]

@@ -1,7 +1,7 @@
 """Ledgers of released versions open for ever: one file per version below data/, made by that version.
 
-The file of 0.1.0 holds a campaign with 40 images, an import, two rounds, the answers of ada and bob, a settled image, an
-undo, a skip, a renamed class ("kite" → "red kite") and a retired one.
+The file of 0.1.0 holds a campaign with 40 images, an import, two rounds, the answers of ada and bob, a settled image,
+an undo, a skip, a renamed class ("kite" → "red kite") and a retired one.
 """
 
 from __future__ import annotations

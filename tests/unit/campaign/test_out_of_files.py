@@ -18,7 +18,7 @@ import os, resource, sys
 from pathlib import Path
 from tailwise.campaign.service import Campaign
 from tailwise.campaign.features import embed
-from tailwise.campaign.images import index
+from tailwise.campaign.indexing import index
 from tailwise.errors import OutOfFiles
 
 with Campaign.open(sys.argv[1]) as campaign:

@@ -10,8 +10,8 @@ import pytest
 
 from tailwise.campaign.answers import Answer, labels, record, settle, undo
 from tailwise.campaign.classes import add_class, retire_class
-from tailwise.campaign.labels import labelled_set, labels_at, last_event
 from tailwise.campaign.ledger import Ledger
+from tailwise.campaign.models import labelled_set, labels_at, last_event
 
 
 def say(ledger: Ledger, image: int, annotator: str, cls: int | None, kind: str = "label") -> str:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tailwise.campaign.ledger import BACKUPS, LEDGER_FILE, Ledger, write_meta
-from tailwise.campaign.migrations import Step, read_steps
-from tailwise.campaign.rescue import mend_ledger, restore_backup
+from tailwise.campaign.database import BACKUPS, LEDGER_FILE, Step, mend_ledger, read_steps, restore_backup
+from tailwise.campaign.ledger import Ledger, write_meta
 from tailwise.campaign.service import Campaign
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")

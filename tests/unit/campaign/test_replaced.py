@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import tailwise
-from tailwise.campaign.ledger import BACKUPS, LEDGER_FILE, Ledger, read_meta, write_meta
+from tailwise.campaign.database import BACKUPS, LEDGER_FILE
+from tailwise.campaign.ledger import Ledger, read_meta, write_meta
 from tailwise.errors import LedgerFault, LedgerReplaced
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows does not let go of a file that is in use")

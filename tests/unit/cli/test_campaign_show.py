@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console, RenderableType
 
 from tailwise.campaign.advice import Advice, Evidence
-from tailwise.campaign.agreement import Agreement
 from tailwise.campaign.choosing import Proposal
-from tailwise.campaign.classes import Klass
+from tailwise.campaign.classes import ClassRow
 from tailwise.campaign.doctor import Finding
 from tailwise.campaign.exporting import Exported
 from tailwise.campaign.images import Indexed
 from tailwise.campaign.importing import Change, Disagreement, Imported, UnknownClass, Unmatched
+from tailwise.campaign.quality import Agreement
 from tailwise.campaign.rounds import Pick, Round, RoundProgress
 from tailwise.campaign.state import Status
 from tailwise.cli import campaign_output, data_output
@@ -242,7 +242,7 @@ def test_a_status_shows_images_labels_classes_people_and_agreement(words: Callab
     status = Status(
         14, 10, 1, 3, 4, {7: 3, 9: 1}, 1, 2, 1, 2, ROUND, HALF, {"ann": 4, "[red]ben": 5}
     )  # fmt: skip
-    classes = [Klass(7, "[bold]owl", 0), Klass(9, "Зебра", 1, retired=True)]
+    classes = [ClassRow(7, "[bold]owl", 0), ClassRow(9, "Зебра", 1, retired=True)]
     campaign_output.show_status("zoo", status, classes, Agreement(0.5, 3, 0.7), Path("zoo"))
     text = words()
     for line in (
@@ -260,7 +260,7 @@ def test_an_empty_campaign_has_a_status_too(words: Callable[[], str]) -> None:
 
 
 def test_of_many_classes_those_with_the_fewest_labels_are_shown() -> None:
-    classes = [Klass(n, f"class-{n}", n) for n in range(30)]
+    classes = [ClassRow(n, f"class-{n}", n) for n in range(30)]
     text = drawn(campaign_output.class_table({n: n for n in range(30)}, classes))
     assert re.findall(r"class-(\d+) ", text) == [str(n) for n in range(25)]
     assert "The 25 of 30 classes with the fewest labels." in " ".join(text.split())

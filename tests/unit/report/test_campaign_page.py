@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tailwise.campaign.answers import Answer, record
-from tailwise.campaign.choosing import next_round
+from tailwise.campaign.choosing import RoundOptions, next_round
 from tailwise.campaign.classes import add_classes, retire_class
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import list_rounds, round_picks
@@ -99,7 +99,7 @@ class Gallery:
 
     def live(self, rounds: int, budget: int = 20) -> None:
         for _ in range(rounds):
-            made = next_round(self.ledger, budget)
+            made = next_round(self.ledger, RoundOptions(budget))
             picks = [pick.image for pick in made.picks]
             self.say(picks)
             self.say(picks[::3], "böb <script>")
@@ -183,7 +183,7 @@ def test_advice_opens_the_page(gallery: Gallery) -> None:
 @pytest.mark.parametrize("state", ["empty", "opened", "one label", "one class"])
 def test_a_campaign_that_has_hardly_begun_has_a_page_too(gallery: Gallery, state: str) -> None:
     if state == "opened":
-        next_round(gallery.ledger, 5)
+        next_round(gallery.ledger, RoundOptions(5))
     elif state == "one label":
         gallery.say([1])
     elif state == "one class":
