@@ -6,6 +6,8 @@ The public names; each is loaded when it is first used, so that `import tailwise
 from __future__ import annotations
 
 import importlib
+import sys
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING
 
 from ._version import __version__
@@ -65,3 +67,19 @@ if not TYPE_CHECKING:  # a type checker reads the imports above instead, and so 
 def __dir__() -> list[str]:
     """Show the public names, loaded or not."""
     return sorted(__all__)
+
+
+class _OldNames:
+    """Asked for modules that are found nowhere else: those of 0.1.0 that have moved."""
+
+    @staticmethod
+    def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        """How to load a module under its old name."""
+        if not name.startswith(f"{__name__}."):
+            return None
+        from ._moved import find_spec
+
+        return find_spec(name)
+
+
+sys.meta_path.append(_OldNames)

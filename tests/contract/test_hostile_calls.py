@@ -22,7 +22,7 @@ import pytest
 from PIL import Image
 
 import tailwise
-from tailwise import temperature
+from tailwise import softmax
 from tailwise.cli import select as numbers
 from tailwise.cli.output import WrongUsage, run
 from tailwise.errors import BadFile, TailwiseError
@@ -313,22 +313,22 @@ CALLS: dict[str, Call] = {
     "TopK.of proba": lambda v: tailwise.select(tailwise.TopK.of(v, 2), BUDGET, balance=1.0),
     "TopK.of kept": lambda v: tailwise.TopK.of(PROBA, v),
     "TopK.open": lambda v: tailwise.TopK.open(v),
-    "with_temperature proba": lambda v: temperature.with_temperature(v, 2.0),
-    "with_temperature": lambda v: temperature.with_temperature(PROBA, v),
-    "fit_temperature proba": lambda v: temperature.fit_temperature(v, LABELS),
-    "fit_temperature labels": lambda v: temperature.fit_temperature(PROBA, v),
-    "fit_temperature bounds": lambda v: temperature.fit_temperature(PROBA, LABELS, v),
-    "shift_prior proba": lambda v: temperature.shift_prior(v, [1, 1, 1], [1, 2, 3]),
-    "shift_prior trained": lambda v: temperature.shift_prior(PROBA, v, [1, 2, 3]),
-    "shift_prior wanted": lambda v: temperature.shift_prior(PROBA, [1, 2, 3], v),
-    "estimate_prior proba": lambda v: temperature.estimate_prior(v, [1, 1, 1]),
-    "estimate_prior trained": lambda v: temperature.estimate_prior(PROBA, v),
-    "estimate_prior pseudo_count": lambda v: temperature.estimate_prior(PROBA, [1, 2, 3], pseudo_count=v),
-    "estimate_prior most_steps": lambda v: temperature.estimate_prior(PROBA, [1, 2, 3], most_steps=v, tolerance=0.1),
-    "estimate_prior tolerance": lambda v: temperature.estimate_prior(PROBA, [1, 2, 3], most_steps=9, tolerance=v),
-    "calibration error proba": lambda v: temperature.expected_calibration_error(v, LABELS),
-    "calibration error labels": lambda v: temperature.expected_calibration_error(PROBA, v),
-    "calibration error bins": lambda v: temperature.expected_calibration_error(PROBA, LABELS, v),
+    "with_temperature proba": lambda v: softmax.with_temperature(v, 2.0),
+    "with_temperature": lambda v: softmax.with_temperature(PROBA, v),
+    "fit_temperature proba": lambda v: softmax.fit_temperature(v, LABELS),
+    "fit_temperature labels": lambda v: softmax.fit_temperature(PROBA, v),
+    "fit_temperature bounds": lambda v: softmax.fit_temperature(PROBA, LABELS, v),
+    "shift_prior proba": lambda v: softmax.shift_prior(v, [1, 1, 1], [1, 2, 3]),
+    "shift_prior trained": lambda v: softmax.shift_prior(PROBA, v, [1, 2, 3]),
+    "shift_prior wanted": lambda v: softmax.shift_prior(PROBA, [1, 2, 3], v),
+    "estimate_prior proba": lambda v: softmax.estimate_prior(v, [1, 1, 1]),
+    "estimate_prior trained": lambda v: softmax.estimate_prior(PROBA, v),
+    "estimate_prior pseudo_count": lambda v: softmax.estimate_prior(PROBA, [1, 2, 3], pseudo_count=v),
+    "estimate_prior most_steps": lambda v: softmax.estimate_prior(PROBA, [1, 2, 3], most_steps=v, tolerance=0.1),
+    "estimate_prior tolerance": lambda v: softmax.estimate_prior(PROBA, [1, 2, 3], most_steps=9, tolerance=v),
+    "calibration error proba": lambda v: softmax.expected_calibration_error(v, LABELS),
+    "calibration error labels": lambda v: softmax.expected_calibration_error(PROBA, v),
+    "calibration error bins": lambda v: softmax.expected_calibration_error(PROBA, LABELS, v),
     "l1_score": lambda v: l1_score(v),
     "entropy": lambda v: tailwise.score.entropy(v).shape,
     "margin": lambda v: tailwise.score.margin(v).shape,
