@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def select(
     """A batch; a strategy that reads labels can read those of its picks, and no others."""
     if not strategy.reads_labels:
         return strategy.select(given, budget, **more)
-    oracle = RecordingOracle(np.random.default_rng(9).integers(CLASSES, size=len(given.proba)))
+    oracle = RecordingOracle(np.random.default_rng(9).integers(CLASSES, size=SIZE))
     batch = strategy.select(given, budget, oracle=oracle, **more)
     assert set(oracle.asked) <= set(batch.indices.tolist())
     assert len(oracle.asked) == len(set(oracle.asked))
@@ -76,6 +77,22 @@ def test_the_numbers_of_the_answer_fit_its_picks(strategy: tailwise.strategies.S
 def test_the_same_seed_gives_the_same_picks(strategy: tailwise.strategies.Strategy) -> None:
     first, second = (select(strategy, predictions(), BUDGET, seed=3) for _ in range(2))
     assert first.indices.tolist() == second.indices.tolist()
+
+
+@pytest.mark.parametrize("form", ["path", "text", "memory map"])
+def test_files_and_memory_maps_give_the_picks_of_arrays(
+    strategy: tailwise.strategies.Strategy, form: str, tmp_path: Path
+) -> None:
+    given = predictions()
+    for name in ("proba", "embeddings", "labelled_embeddings"):
+        np.save(tmp_path / f"{name}.npy", getattr(given, name))
+    places = {name: tmp_path / f"{name}.npy" for name in ("proba", "embeddings", "labelled_embeddings")}
+    forms = {"path": lambda place: place, "text": str, "memory map": lambda place: np.load(place, mmap_mode="r")}
+    filed = replace(given, **{name: forms[form](place) for name, place in places.items()})
+    wanted, found = select(strategy, given, BUDGET, counts=COUNTS), select(strategy, filed, BUDGET, counts=COUNTS)
+    assert found.indices.tolist() == wanted.indices.tolist()
+    assert found.expected_counts.tolist() == wanted.expected_counts.tolist()
+    assert (found.objective, found.bound, found.status) == (wanted.objective, wanted.bound, wanted.status)
 
 
 def test_a_class_without_labels_and_one_without_probability_do_no_harm(

@@ -159,7 +159,7 @@ class Request:
             if self.score is not None:
                 raise WrongUsage("--strategy and --score exclude each other; give one of them")
         if self.score is not None and not _is_npy(self.score):
-            from ..strategies.strategy import named_score
+            from ..strategies.select import named_score
 
             named_score(self.score)
 

@@ -1,23 +1,31 @@
-"""Name → picks: every method, the paper's and others, behind one call, each with a balance setting.
+"""Every method, the paper's and others, by name, behind one call, each with a balance setting.
+
+The modules of this folder are imported here, and their decorators register their strategies: a new strategy is one new
+file. Type checkers read the imports below instead.
 
 >>> make("kcenter", balance=0.5).name
 'kcenter'
 """
 
-from .badge import Badge
-from .balanced_boundary import BalancedBoundary
-from .boundary import Boundary
-from .coreset import CoreSet
-from .dropquery import DropQuery
-from .falcun import Falcun
-from .galaxy import Direct, Galaxy
-from .herding import MaxHerding, Refine, UHerding
-from .kcenter import KCenter
-from .pcb import Pcb
-from .pseudo_label import PseudoLabel
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
 from .strategy import DEFAULT, STRATEGIES, WITHOUT_EMBEDDINGS, Strategy, make
-from .typiclust import Tcm, TypiClust, cold_start
-from .uncertainty import Bald, Entropy, LeastConfidence, Margin, Random, Vaal
+from .typiclust import cold_start
+
+if TYPE_CHECKING:
+    from .badge import Badge, Falcun
+    from .balanced_boundary import BalancedBoundary
+    from .boundary import Boundary
+    from .coreset import CoreSet
+    from .dropquery import DropQuery
+    from .galaxy import Direct, Galaxy
+    from .herding import MaxHerding, Refine, UHerding
+    from .kcenter import KCenter
+    from .pseudo_label import Pcb, PseudoLabel
+    from .typiclust import Tcm, TypiClust
+    from .uncertainty import Bald, Entropy, LeastConfidence, Margin, Random, Vaal
 
 __all__ = [
     "DEFAULT",
@@ -49,3 +57,7 @@ __all__ = [
     "cold_start",
     "make",
 ]
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f".{_module.name}", __name__)
+globals().update({_kind.__name__: _kind for _kind in map(STRATEGIES.__getitem__, STRATEGIES)})

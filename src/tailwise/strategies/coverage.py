@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..matrix.blocks import map_blocks, rows_per_block
 from ..processes import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Matrix
-from .strategy import Imbalance
+from .greedy import Imbalance
 
 REFERENCES = 1_500  # images that stand for the pool; more did not change what was learnt from the picks
 BLOCK_ROWS = 512  # rows whose similarities are computed together: the same sums, whatever the number of threads

@@ -17,8 +17,9 @@ from ..matrix.shards import Column
 from ..processes import one_blas_thread
 from ..solver.path import find_lam
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
+from .greedy import Imbalance
 from .kcenter import checked_matrix
-from .strategy import Base, Imbalance, Task, strategy
+from .strategy import Base, Task, strategy
 from .typiclust import cluster
 from .uncertainty import checked_passes
 

@@ -32,7 +32,8 @@ from ..solver.program import Report, silent
 from ..targets import Ranges
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .farthest_first import UNIT, Nearest, Start, measure, most_central
-from .strategy import Base, Task, added_distance, strategy
+from .greedy import added_distance
+from .strategy import Base, Task, strategy
 
 if TYPE_CHECKING:
     from ..matrix.open import Matrix

@@ -1,7 +1,4 @@
-"""`tailwise.select`: probabilities in, a certified batch out.
-
-`tailwise.balance_path`: what balance costs, λ by λ.
-"""
+"""The public calls: `select` (probabilities in, a certified batch out) and `balance_path` (what balance costs)."""
 
 from __future__ import annotations
 
@@ -14,22 +11,24 @@ from numpy.typing import ArrayLike
 
 from ..calibration import softmaxed, trust_in, with_trust
 from ..errors import BadInput, MissingExtra
-from ..inputs import LARGEST_SCORE, class_names, in_row_order, per_class, real_array, shown
+from ..inputs import LARGEST_SCORE, class_names, in_row_order, per_class, per_row, real_array, shown
 from ..matrix.files import FileMatrix
 from ..matrix.open import as_matrix
-from ..matrix.shards import Column
+from ..matrix.shards import Column, Rows
 from ..matrix.source import open_proba, rows_on
 from ..matrix.top_k import TopK
+from ..score import SCORES, Score
 from ..solver.path import (
     Balance,
     Sweep,
     paper_grid,
     paper_lam,
     quick_effort,
+    score_scale,
 )
 from ..targets import PerClass, Target, l1_score
 from ..types import AnyMatrix, Float64Array, Predictions, Proba, Selection
-from .strategy import DEFAULT, WITHOUT_EMBEDDINGS, Task, by_cost, make, scored_task
+from .strategy import DEFAULT, STRATEGIES, WITHOUT_EMBEDDINGS, Task, by_cost, check_reads_no_labels, make, make_task
 
 if TYPE_CHECKING:
     import pandas
@@ -143,6 +142,26 @@ def labelled_or_none(embeddings: object, labelled: AnyMatrix | None, counts: obj
     if given is not None and real_array(given, "counts").any():
         raise BadInput("there are labelled images, but no labelled_embeddings; give those of the same model, (L, d)")
     return np.empty((0, as_matrix(embeddings, "embeddings").shape[1]), dtype=np.float32)
+
+
+def scored_task(
+    rows: Rows, budget: int, score: object, **asked: Any,  # noqa: ANN401 - what make_task takes
+) -> tuple[Task, Column, float]:  # fmt: skip
+    """A checked request, its costs 0 − score, and what λ = 1 means relative to entropy."""
+    if isinstance(score, str):
+        task, costs = make_task(rows, budget, score=named_score(score), **asked)
+    else:
+        task, _ = make_task(rows, budget, **asked)
+        costs = rows.hold(0.0 - per_row(score, "score", rows.size))
+    entropy = isinstance(score, str) and score == "entropy"
+    return task, costs, 1.0 if entropy else score_scale(costs, budget)
+
+
+def named_score(name: str) -> Score:
+    """A registered score; for a strategy that reads labels while it picks the error says why it cannot be one."""
+    if name not in SCORES and name in STRATEGIES:
+        check_reads_no_labels(name)
+    return SCORES[name]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

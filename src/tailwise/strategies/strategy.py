@@ -1,21 +1,8 @@
-"""What every strategy is asked: budget, labelled counts, target; checked once, here, and carried in one value.
+"""What a strategy is: a checked `Task` in, a `Selection` out, and the registry of all strategies.
 
-What a strategy is, and the table of them.
-
-A strategy takes predictions and a budget and gives a `Selection`. It declares the arrays it needs (`needs`), so that a
-learner makes those and no others. Every strategy has a balance setting; λ = 0 is the classical method.
-A strategy that reads the labels of its picks while it still picks says so (`reads_labels`) and needs an oracle.
-
-Algorithm 2's term for methods that pick one image at a time: what each image would add to λ·dist(Pᵀz, [low, high]).
-
-Each class's part of the distance is convex in its expected count, and counts only rise, so what an image would add
-never falls while others are picked: a stale number is a lower bound. Rows and ranges in, one number per row out.
-
-Batches that are drawn one image at a time: weights in, a row out, with Algorithm 2's term for balance.
-
-Drawing in proportion to weights w is argmax_i log w_i + noise, with Gumbel noise. Balance subtracts
-λ·(dist(Pᵀz + P_i, target) − dist(Pᵀz, target)) from that criterion: it draws in proportion to w·exp(−λ·…). So λ = 0 is
-the method as published, and a large λ leaves only images that bring the batch nearest to its target.
+A strategy takes predictions and a budget. It declares the arrays it needs (`needs`), so that a learner computes only
+those. Every strategy has a balance setting; λ = 0 is the classical method. A strategy that reads the labels of its
+picks while it still picks declares that (`reads_labels`) and needs an oracle.
 """
 
 from __future__ import annotations
@@ -29,8 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from ..errors import BadInput, PoolExhausted
-from ..inputs import Registry, check_settings, class_names, per_class, per_row, real_number, shown, whole_number
-from ..matrix.blocks import map_blocks, rows_per_block
+from ..inputs import Registry, check_settings, class_names, per_class, real_number, shown, whole_number
 from ..matrix.shards import Column, Rows
 from ..matrix.source import open_proba, rows_on, scan
 from ..score import SCORES, Score
@@ -49,7 +35,7 @@ from ..solver.path import (
 from ..solver.program import Effort, Program, Report, Solution, silent
 from ..solver.solver import solve
 from ..targets import PerClass, Ranges, Target
-from ..types import BoolArray, Float64Array, FloatArray, IntArray, Oracle, Predictions, Selection
+from ..types import Float64Array, IntArray, Oracle, Predictions, Selection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -283,83 +269,6 @@ class ScoreStrategy(Base):
         return None
 
 
-def added_distance(ranges: Ranges, expected: Float64Array, rows: FloatArray) -> Float64Array:
-    """dist(expected + p, [low, high]) − dist(expected, [low, high]) for rows p (n, C), (n,).
-
-    >>> point = Ranges(np.array([1.0, 1.0]), np.array([1.0, 1.0]))
-    >>> added_distance(point, np.array([1.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
-    [1.0, -1.0]
-    """
-    from scipy.spatial.distance import cdist
-
-    low, high = ranges.low - expected, ranges.high - expected
-    total = cdist(low[None], rows, "cityblock")[0]
-    if (low < high).any():  # dist = ½|s − low| + ½|s − high| − ½(high − low)
-        total = (total + cdist(high[None], rows, "cityblock")[0] - (high - low).sum()) / 2
-    added: Float64Array = total - ranges.distance(expected)
-    return added
-
-
-class Imbalance:
-    """The distance of a growing batch from its target, times λ."""
-
-    def __init__(self, rows: Rows, ranges: Ranges, lam: float) -> None:
-        self.rows, self.ranges, self.lam = rows, ranges, lam
-        self.expected = np.zeros(rows.classes)  # Pᵀz
-
-    def added(self, rows: FloatArray) -> Float64Array:
-        """What each row of probabilities (n, C) would add, (n,); zeros where λ = 0."""
-        if self.lam == 0:
-            return np.zeros(len(rows))
-        return self.lam * added_distance(self.ranges, self.expected, rows)
-
-    def added_by(self, indices: IntArray) -> Float64Array:
-        """What each of some rows of the pool would add, (m,); no row is read where λ = 0."""
-        return self.added(self.rows.take(indices)) if self.lam else np.zeros(len(indices))
-
-    def add(self, row: int) -> None:
-        """Count a row of the pool as picked."""
-        if self.lam:
-            self.expected += self.rows.take(np.array([row]))[0]
-
-
-def tilted(weights: Float64Array, open_: BoolArray, imbalance: Imbalance) -> Float64Array:
-    """Weights (N,) times exp(−what each row adds to the imbalance), 0 for closed rows, the largest one 1.
-
-    Where no open row has a weight, all have the same.
-    """
-    usable = np.where(open_, weights, 0.0)
-    if not usable.any():
-        usable = open_.astype(np.float64)
-    if imbalance.lam == 0:
-        return np.asarray(usable / usable.max())
-    rows = imbalance.rows
-    parts = map_blocks(rows.size, rows_per_block(rows.classes), lambda where: imbalance.added(rows.read(where)))
-    with np.errstate(divide="ignore"):  # log 0 = −inf: never drawn
-        logs = np.log(usable) - np.concatenate(parts)
-    return np.asarray(np.exp(logs - logs.max()))
-
-
-def draw(weights: Float64Array, rng: np.random.Generator) -> int:
-    """A row in proportion to its weight, by one random number and the cumulative sum.
-
-    >>> draw(np.array([0.0, 2.0, 0.0]), np.random.default_rng(0))
-    1
-    """
-    reached = weights.cumsum()
-    place = int(np.searchsorted(reached, rng.random() * reached[-1], side="right"))
-    return min(place, int(np.flatnonzero(weights)[-1]))  # rounding may reach beyond the last
-
-
-def chance_scale(size: int) -> float:
-    """The λ at which an image that adds one sample to the imbalance is drawn a pool's size less often: log N.
-
-    >>> f"{chance_scale(1_000):.2f}"
-    '6.91'
-    """
-    return max(1.0, float(np.log(max(size, 1))))
-
-
 def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method: str) -> Selection:
     """The program of the paper with u = −score; λ = 0 is the classical top-b.
 
@@ -376,23 +285,3 @@ def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method
         warm = sweep.nearest_duals(lam.value)
         solution = solve(program.at(lam.value), task.effort, seed=task.seed, warm=warm, report=task.report)
     return task.certified(solution, costs, balance=balance, lam=lam, method=method)
-
-
-def scored_task(
-    rows: Rows, budget: int, score: object, **asked: Any,  # noqa: ANN401 - what make_task takes
-) -> tuple[Task, Column, float]:  # fmt: skip
-    """A checked request, its costs 0 − score, and what λ = 1 means relative to entropy."""
-    if isinstance(score, str):
-        task, costs = make_task(rows, budget, score=named_score(score), **asked)
-    else:
-        task, _ = make_task(rows, budget, **asked)
-        costs = rows.hold(0.0 - per_row(score, "score", rows.size))
-    entropy = isinstance(score, str) and score == "entropy"
-    return task, costs, 1.0 if entropy else score_scale(costs, budget)
-
-
-def named_score(name: str) -> Score:
-    """A registered score; for a strategy that reads labels while it picks the error says why it cannot be one."""
-    if name not in SCORES and name in STRATEGIES:
-        check_reads_no_labels(name)
-    return SCORES[name]

@@ -8,7 +8,7 @@ import pytest
 from tailwise.matrix.shards import Rows
 from tailwise.solver.program import Effort, Program
 from tailwise.solver.solver import lower_bound
-from tailwise.strategies.strategy import Imbalance, added_distance
+from tailwise.strategies.greedy import Imbalance, added_distance
 from tailwise.targets import Ranges
 
 
