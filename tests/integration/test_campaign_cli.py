@@ -208,7 +208,7 @@ def test_several_folders_of_images_are_told_apart(photos: Path, capsys: pytest.C
         (["zoo", "--images", "photos", "--classes-file", "photos/cat-00.png"], 3, "no UTF-8 text"),
         (["zoo", "--images", "photos", "--classes-file", "blank.txt"], 3, "blank.txt names no class"),
         (["zoo", "--images", "photos", "--classes", "cat", "--labels", "absent.csv"], 3, "absent.csv"),
-        (["zoo", "--images", "photos", "--classes", "cat", "--labels", "a-file"], 3, "cannot be told"),
+        (["zoo", "--images", "photos", "--classes", "cat", "--labels", "a-file"], 3, "is not recognised"),
         (["zoo", "--images", "photos", "--classes", "cat", "--backbone", "resnet"], 3, "no backbone is called"),
     ],
 )

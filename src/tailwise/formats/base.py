@@ -13,12 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from ..errors import BadFile, BadInput
 from ..files import open_regular
 from ..inputs import Registry
+from .reading import CLASSES_FILE, files_below, opened_zip, read_classes_file, read_json
 
 Kind: TypeAlias = Literal["label", "other", "skip"]
 KINDS: tuple[Kind, ...] = ("label", "other", "skip")
@@ -69,6 +71,40 @@ Source: TypeAlias = Callable[[Record], Path]
 """Where the image of a record lies."""
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A file or a folder whose format is to be guessed; what is read of it is read once."""
+
+    path: Path
+
+    @cached_property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return self.path.is_dir()
+
+    @cached_property
+    def suffix(self) -> str:
+        """The ending of a file, in small letters; empty for a folder."""
+        return "" if self.is_folder else self.path.suffix.lower()
+
+    @cached_property
+    def files(self) -> list[str]:
+        """Every file below a folder; the names in a .zip."""
+        if self.is_folder:
+            return files_below(self.path)[0]
+        with opened_zip(self.path) as archive:
+            return archive.namelist()
+
+    @cached_property
+    def json(self) -> object:
+        """The content of a JSON file."""
+        return read_json(self.path)
+
+    def has(self, name: str) -> bool:
+        """Whether it is a folder that holds this file."""
+        return self.is_folder and (self.path / name).is_file()
+
+
 class Format(Protocol):
     """A way to write labels down, and to read them back."""
 
@@ -76,13 +112,18 @@ class Format(Protocol):
     about: str  # in one line
     suffix: str  # of the file that it writes; empty where it writes a folder
     copies: bool  # whether it copies the images
+    priority: int  # of several formats that recognise a file, the one with the highest is guessed
+
+    def recognises(self, sample: Sample) -> bool:
+        """Whether a file or a folder looks like this format."""
+        ...
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:
-        """Read a file or a folder, also as the foreign tool writes it; `classes` are those already known."""
+        """Read a file or a folder, also as other tools write it; `classes` are those already known."""
         ...
 
     def check(self, out: Path) -> None:
-        """Refuse a place where `write` would write nothing: one that is taken, of the wrong kind or not there."""
+        """Reject a place that `write` could not write to: one that is taken, of the wrong kind or missing."""
         ...
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
@@ -91,6 +132,29 @@ class Format(Protocol):
 
 
 FORMATS: Registry[Format] = Registry("format")
+AnyFormat = TypeVar("AnyFormat", bound=Format)
+
+
+def label_format(cls: type[AnyFormat]) -> type[AnyFormat]:
+    """Decorate the class of a format to register it under its `name`."""
+    FORMATS.register(cls.name)(cls())
+    return cls
+
+
+def guess_format(path: Path) -> str:
+    """The name of the format of a file or a folder, by its names and as little of its content as is needed."""
+    if not path.exists():
+        raise BadFile(f"there is no file or folder {path}")
+    if path.is_dir():
+        about = read_classes_file(path / CLASSES_FILE)
+        if about is not None and about.format in FORMATS:
+            return about.format
+    sample = Sample(path)
+    for name in sorted(FORMATS, key=lambda name: -FORMATS[name].priority):
+        if FORMATS[name].recognises(sample):
+            return name
+    kind = "the folder " if path.is_dir() else ""
+    raise BadFile(f"the format of {kind}{path} is not recognised; name it: {', '.join(FORMATS)}")
 
 
 def to_iso(at: int) -> str:

@@ -30,11 +30,10 @@ from typing import IO
 
 from ..errors import BadFile
 from ..files import open_regular, read_regular
-from ..pools.folder import DROPPINGS, in_threads, names_below
+from ..pools.folder import in_threads, names_below
 from ..processes import lock_file, unlock_file
-from . import reading
 from .base import NO_CLASS, OTHER, Kind, Record, Source, Taken, stem_and_ending
-from .reading import CUT, ClassesFile, read_classes_file, read_text
+from .reading import CLASSES_FILE, CUT, ClassesFile, read_classes_file, read_text
 from .tables import FILE, csv_of, files_of, header_of, parse_csv, records_of, row_of
 
 NAME = re.compile(r"\.(?P<final>.+)\.[0-9a-f]{8}\.part", re.DOTALL)
@@ -162,10 +161,10 @@ def check_free(out: Path) -> None:
 
 def _written(out: Path) -> set[str] | None:
     """Every file of an earlier export; None where the folder is not one."""
-    about = read_classes_file(out / reading.NAME)
+    about = read_classes_file(out / CLASSES_FILE)
     if about is None or not about.format:
         return None
-    fixed = {reading.NAME, RECORDS, *about.files}
+    fixed = {CLASSES_FILE, RECORDS, *about.files}
     return fixed | {file for file, _ in listed_records(out)}
 
 
@@ -220,13 +219,13 @@ def write_about(folder: Path, about: ClassesFile, records: Sequence[Record], fil
     # The path of the copy stands before the hash, which stays last: a row that was cut off shows there.
     swapped = ([*cells[:-2], cells[-1], cells[-2]] for cells in rows)
     (folder / RECORDS).write_bytes(csv_of([*header[:-1], FILE, header[-1]], swapped))
-    (folder / reading.NAME).write_bytes(about.encoded())
+    (folder / CLASSES_FILE).write_bytes(about.encoded())
 
 
 def listed_records(folder: Path) -> list[tuple[str, Record]]:
     """What records.csv says, in order: where the copy is, and the record; nothing where the folder is not ours."""
     path = folder / RECORDS
-    about = read_classes_file(folder / reading.NAME)
+    about = read_classes_file(folder / CLASSES_FILE)
     if about is None or not about.format or not path.is_file():
         return []  # a file of that name from elsewhere is none of ours
     table = parse_csv(read_text(path), str(path))
@@ -247,21 +246,6 @@ class Found:
     label: str | None
     kind: Kind = "label"
     split: str = ""
-
-
-def files_below(root: Path) -> tuple[list[str], list[str]]:
-    """Every file below a folder, ascending, and what was passed over; links are not followed."""
-    files, problems = [], []
-    for folder, below, names in os.walk(root, onerror=_raise):
-        below[:] = sorted(name for name in below if _shown(name))
-        inside = Path(folder).relative_to(root)
-        for name in sorted(filter(_shown, [*names, *(name for name in below if Path(folder, name).is_symlink())])):
-            path = Path(folder, name)
-            if path.is_symlink() or not path.is_file():
-                problems.append(f"{path}: a link or no file, which is not followed")
-            else:
-                files.append((inside / name).as_posix())
-    return sorted(files), problems
 
 
 def class_tree(
@@ -360,11 +344,3 @@ def _meaning(folder: str, folders: dict[str, str]) -> tuple[str | None, Kind]:
     if folder in NO_CLASS:
         return None, "other" if folder == OTHER else "label"
     return folder, "label"
-
-
-def _shown(name: str) -> bool:
-    return not name.startswith(".") and name.lower() not in DROPPINGS
-
-
-def _raise(error: OSError) -> None:
-    raise BadFile(f"cannot list {error.filename}: {error.strerror}") from error

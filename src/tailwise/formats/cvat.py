@@ -20,12 +20,12 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 from ..errors import BadFile, BadInput
 from ..files import open_regular, write_whole
 from ..pools.decode import read_header
-from . import reading
 from .base import (
     FORMATS,
     Kind,
     Loaded,
     Record,
+    Sample,
     Source,
     Taken,
     all_classes,
@@ -33,6 +33,7 @@ from .base import (
     check_file,
     class_folders,
     from_iso,
+    label_format,
     safe_name,
     stem_and_ending,
     to_iso,
@@ -48,7 +49,7 @@ from .copies import (
     write_about,
 )
 from .folders import home_of
-from .reading import ClassesFile, member, opened_zip, read_bytes, read_classes_file, text_of, xml_of
+from .reading import CLASSES_FILE, ClassesFile, member, opened_zip, read_bytes, read_classes_file, text_of, xml_of
 from .tables import share_of
 
 IMAGES, LISTS = "imagenet.zip", "annotations.zip"
@@ -57,6 +58,7 @@ UNLISTABLE = re.compile(r'["\r\n]')
 LINE = re.compile(r'(?:"(?P<quoted>[^"]*)"(?P<ending>\S*)|(?P<plain>[^\s"]+))(?P<numbers>(?:\s+\d+)*)\s*')
 
 
+@label_format
 class CvatImageNet:
     """Two archives that CVAT takes, and what it cannot carry in records.csv and classes.json."""
 
@@ -64,6 +66,12 @@ class CvatImageNet:
     about = "CVAT ImageNet 1.0: imagenet.zip with class folders, annotations.zip with lists"
     suffix = ""
     copies = True
+    priority = 30
+
+    def recognises(self, sample: Sample) -> bool:
+        """A .zip, or a folder with what is in one."""
+        unpacked = sample.has(SYNSETS) or sample.has(IMAGES) or (sample.is_folder and (sample.path / NO_LABEL).is_dir())
+        return unpacked or sample.suffix == ".zip"
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:
         """Read an archive from CVAT, the folder that it was unpacked to, or an export of ours."""
@@ -146,7 +154,7 @@ def _quoted(stem: str) -> str:
 
 
 def _read_ours(path: Path, images: Path) -> Loaded:
-    about = read_classes_file(path / reading.NAME)
+    about = read_classes_file(path / CLASSES_FILE)
     odd = {folder: name for name, folder in about.folders.items()} if about else {}
     with opened_zip(images) as archive:
         found, strays = class_tree(sorted(archive.namelist()), odd, split=False)
@@ -214,9 +222,6 @@ def _shown(name: str) -> bool:
     return not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
 
 
-FORMATS.register(CvatImageNet.name)(CvatImageNet())
-
-
 FILE = "annotations.xml"
 HEAD = b"<?xml version='1.0' encoding='utf-8'?>\n<!-- written by tailwise -->\n"
 UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -224,6 +229,7 @@ BY_MACHINE = "auto"
 NO_SUBSET = "default"
 
 
+@label_format
 class CvatXml:
     """An XML file; the images stay where they are."""
 
@@ -231,6 +237,11 @@ class CvatXml:
     about = "CVAT for images 1.1: one XML file with a tag per image"
     suffix = ".xml"
     copies = False
+    priority = 40
+
+    def recognises(self, sample: Sample) -> bool:
+        """An XML file, or a folder or .zip with annotations.xml."""
+        return sample.suffix == ".xml" or sample.has(FILE) or (sample.suffix == ".zip" and FILE in sample.files)
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:  # noqa: ARG002 - the file names its classes
         """Read annotations.xml, the .zip or the folder that it lies in."""
@@ -390,6 +401,3 @@ def _kind(element: Element) -> Kind:
     if kind == "skip":
         return "skip"
     raise BadInput(f"an <answer> of the kind {kind!r}; it must be 'other' or 'skip'")
-
-
-FORMATS.register(CvatXml.name)(CvatXml())

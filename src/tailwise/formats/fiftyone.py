@@ -10,13 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import BadFile
-from . import reading
-from .base import FORMATS, Loaded, Record, Source, all_classes
+from .base import Loaded, Record, Sample, Source, all_classes, label_format
 from .copies import (
     Copies,
     Found,
     check_folder,
-    files_below,
     fresh_folder,
     hashes_below,
     lies_in,
@@ -25,11 +23,12 @@ from .copies import (
     write_about,
 )
 from .folders import read_tree
-from .reading import ClassesFile, read_classes_file, read_json
+from .reading import CLASSES_FILE, ClassesFile, files_below, read_classes_file, read_json
 
 DATA, LABELS, PREDICTIONS = "data", "labels.json", "predictions.json"
 
 
+@label_format
 class FiftyOne:
     """FiftyOneImageClassificationDataset, with copies of the images."""
 
@@ -37,6 +36,12 @@ class FiftyOne:
     about = "FiftyOneImageClassificationDataset: data/ with images, labels.json"
     suffix = ""
     copies = True
+    priority = 50
+
+    def recognises(self, sample: Sample) -> bool:
+        """A folder with labels.json, or that file."""
+        in_file = sample.suffix == ".json" and isinstance(sample.json, dict) and "labels" in sample.json
+        return in_file or sample.has(LABELS)
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:
         """Read such a dataset or its labels.json; a folder without that file is read as a tree of class folders."""
@@ -54,7 +59,7 @@ class FiftyOne:
             else:
                 found.append(Found(file, file.removeprefix(f"{DATA}/"), label))
         records, gone = reconciled(found, listed_records(root), lambda files: _known_hashes(root, files))
-        about = read_classes_file(root / reading.NAME)
+        about = read_classes_file(root / CLASSES_FILE)
         return Loaded(records, problems + gone, all_classes(about.classes if about else names, records))
 
     def check(self, out: Path) -> None:
@@ -135,6 +140,3 @@ def _known_hashes(root: Path, files: Sequence[str]) -> list[str]:
     present = [file for file in files if lies_in(root, file)]
     found = dict(zip(present, hashes_below(root)(present), strict=True))
     return [found.get(file, "") for file in files]
-
-
-FORMATS.register(FiftyOne.name)(FiftyOne())

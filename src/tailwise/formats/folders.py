@@ -9,24 +9,34 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..errors import BadFile
-from . import reading
-from .base import FORMATS, OTHER, UNLABELLED, Loaded, Record, Source, all_classes, class_folders, safe_name
+from .base import (
+    OTHER,
+    UNLABELLED,
+    Loaded,
+    Record,
+    Sample,
+    Source,
+    all_classes,
+    class_folders,
+    label_format,
+    safe_name,
+)
 from .copies import (
     RECORDS,
     Copies,
     check_folder,
     class_names,
     class_tree,
-    files_below,
     fresh_folder,
     hashes_below,
     listed_records,
     reconciled,
     write_about,
 )
-from .reading import ClassesFile, read_classes_file
+from .reading import CLASSES_FILE, ClassesFile, files_below, read_classes_file
 
 
+@label_format
 class Folders:
     """Class folders with copies, records.csv and classes.json."""
 
@@ -34,6 +44,11 @@ class Folders:
     about = "one folder per class, with copies of the images"
     suffix = ""
     copies = True
+    priority = 0
+
+    def recognises(self, sample: Sample) -> bool:
+        """A folder that holds files in other folders."""
+        return sample.is_folder and any("/" in name for name in sample.files)
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:  # noqa: ARG002 - the folders name the classes
         """Read class folders, also those below train/ and test/, and those that another tool has made."""
@@ -67,9 +82,9 @@ def home_of(record: Record, homes: Mapping[str, str], *, split: bool = False, un
 
 def read_tree(path: Path) -> Loaded:
     """The records of a tree of class folders."""
-    about = read_classes_file(path / reading.NAME)
+    about = read_classes_file(path / CLASSES_FILE)
     files, problems = files_below(path)
-    ours = {reading.NAME, RECORDS} if about else set()
+    ours = {CLASSES_FILE, RECORDS} if about else set()
     odd = {folder: name for name, folder in about.folders.items()} if about else {}
     listed = listed_records(path)
     split = any(record.split for _, record in listed) if listed else None
@@ -79,6 +94,3 @@ def read_tree(path: Path) -> Loaded:
         raise BadFile(f"{path} holds no class folder with images; put them into one folder per class")
     classes = all_classes(about.classes if about else class_names(found), records)
     return Loaded(records, [*problems, *strays, *gone], classes)
-
-
-FORMATS.register(Folders.name)(Folders())

@@ -12,11 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import BadFile
-from . import reading
-from .base import FORMATS, Loaded, Record, Source, all_classes, safe_name
-from .copies import SPLITS, Copies, check_folder, files_below, fresh_folder, hashes_below, lies_in
+from .base import Loaded, Record, Sample, Source, all_classes, label_format, safe_name
+from .copies import SPLITS, Copies, check_folder, fresh_folder, hashes_below, lies_in
 from .folders import read_tree
-from .reading import ClassesFile, json_lines, read_classes_file, read_text
+from .reading import CLASSES_FILE, ClassesFile, files_below, json_lines, read_classes_file, read_text
 from .tables import PROBABILITY, Table, csv_of, guarded, header_of, parse_csv, records_of, row_of
 
 FILE_NAME = "file_name"
@@ -25,6 +24,7 @@ METADATA = ("metadata.csv", "metadata.jsonl")
 MISREAD = re.compile(r"[-+=@.#\d\s].*|nan|na|n/a|<na>|none|null|inf|infinity|true|false", re.IGNORECASE | re.DOTALL)
 
 
+@label_format
 class HuggingFace:
     """A folder per split, with copies and metadata."""
 
@@ -32,6 +32,13 @@ class HuggingFace:
     about = "Hugging Face imagefolder: a folder per split with images and metadata.csv"
     suffix = ""
     copies = True
+    priority = 20
+
+    def recognises(self, sample: Sample) -> bool:
+        """JSON lines, metadata.csv, or a folder with metadata in it or below it."""
+        if sample.is_folder:
+            return any(name.rsplit("/", 1)[-1] in METADATA for name in sample.files)
+        return sample.suffix == ".jsonl" or sample.path.name == METADATA[0]
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:  # noqa: ARG002 - the rows name the classes
         """Read every metadata.csv and metadata.jsonl of a folder, or one; without any, class folders."""
@@ -41,7 +48,7 @@ class HuggingFace:
         if not tables:
             return read_tree(path)
         records = [record for table in tables for record in _split_records(root, table)]
-        about = read_classes_file(root / reading.NAME)
+        about = read_classes_file(root / CLASSES_FILE)
         return Loaded(records, problems, all_classes(about.classes if about else (), records))
 
     def check(self, out: Path) -> None:
@@ -64,7 +71,7 @@ class HuggingFace:
                 (folder / home / name).write_bytes(content)
                 written += [f"{home}/{name}", *files]
             about = ClassesFile(self.name, names, len(kept), files=tuple(written))
-            (folder / reading.NAME).write_bytes(about.encoded())
+            (folder / CLASSES_FILE).write_bytes(about.encoded())
         return out
 
 
@@ -122,6 +129,3 @@ def _cell(value: object) -> str:
     if isinstance(value, str):
         return value
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
-
-
-FORMATS.register(HuggingFace.name)(HuggingFace())

@@ -16,10 +16,21 @@ from urllib.parse import quote, unquote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ..errors import BadFile, BadInput
-from . import reading
-from .base import FORMATS, KINDS, Kind, Loaded, Record, Source, all_classes, by_image, from_iso, to_iso
+from .base import (
+    KINDS,
+    Kind,
+    Loaded,
+    Record,
+    Sample,
+    Source,
+    all_classes,
+    by_image,
+    from_iso,
+    label_format,
+    to_iso,
+)
 from .copies import check_folder, fresh_folder
-from .reading import ClassesFile, read_bytes, read_classes_file, read_json, xml_of
+from .reading import CLASSES_FILE, ClassesFile, read_bytes, read_classes_file, read_json, xml_of
 from .tables import SHA256
 
 NOTE = "tailwise"
@@ -204,6 +215,7 @@ TASKS, CONFIG = "tasks.json", "label_config.xml"
 CONTROL, OBJECT = "label", "image"
 
 
+@label_format
 class LabelStudio:
     """A folder with tasks.json to import and label_config.xml to paste; the images stay where they are."""
 
@@ -211,13 +223,21 @@ class LabelStudio:
     about = "Label Studio: tasks.json with annotations and predictions, label_config.xml"
     suffix = ""
     copies = False
+    priority = 60
+
+    def recognises(self, sample: Sample) -> bool:
+        """A folder with tasks.json, or a JSON file with a task or a list of tasks."""
+        if sample.suffix != ".json":
+            return sample.has(TASKS)
+        first = sample.json[0] if isinstance(sample.json, list) and sample.json else sample.json
+        return isinstance(first, dict | list) and not (isinstance(sample.json, dict) and "labels" in sample.json)
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:
         """Read an export (JSON or JSON_MIN), or a folder of ours."""
         root, tasks = (path, path / TASKS) if path.is_dir() else (path.parent, path)
         content = read_json(tasks)
         items = content if isinstance(content, list) else [content]
-        about = read_classes_file(root / reading.NAME)
+        about = read_classes_file(root / CLASSES_FILE)
         ours = about.classes if about else ()
         configured = () if ours else _configured(root / CONFIG)
         choices = tuple(choice.name for choice in configured)
@@ -249,7 +269,7 @@ class LabelStudio:
             (folder / TASKS).write_bytes((json.dumps(tasks, indent=1, ensure_ascii=False) + "\n").encode())
             (folder / CONFIG).write_bytes(label_config(names))
             about = ClassesFile(self.name, names, len(kept), files=(TASKS, CONFIG))
-            (folder / reading.NAME).write_bytes(about.encoded())
+            (folder / CLASSES_FILE).write_bytes(about.encoded())
         return out
 
 
@@ -357,6 +377,3 @@ def _renamed(record: Record, called: Mapping[str, str]) -> Record:
     label = None if record.label is None else called.get(record.label, record.label)
     proba = {called.get(name, name): share for name, share in record.proba.items()} if record.proba else record.proba
     return replace(record, label=label, proba=proba)
-
-
-FORMATS.register(LabelStudio.name)(LabelStudio())

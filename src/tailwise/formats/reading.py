@@ -8,6 +8,7 @@ classes.json: which classes there are, in which order, in which folders; the mar
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from zlib import error as ZlibError
 
 from ..errors import BadFile
 from ..files import open_regular, read_regular
+from ..pools.folder import DROPPINGS
 
 MOST_DEPTH = 64  # of XML; the files that we read have five levels
 MOST_MEMBER = 1 << 28  # bytes of one file in a .zip, which could otherwise unpack to anything
@@ -48,6 +50,28 @@ def text_of(content: bytes, name: str) -> str:
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8."""
     return text_of(read_bytes(path), str(path))
+
+
+def files_below(root: Path) -> tuple[list[str], list[str]]:
+    """Every file below a folder, ascending, and what was left out; links are not followed."""
+
+    def listed(name: str) -> bool:
+        return not name.startswith(".") and name.lower() not in DROPPINGS
+
+    def fail(error: OSError) -> None:
+        raise BadFile(f"cannot list {error.filename}: {error.strerror}") from error
+
+    files, problems = [], []
+    for folder, below, names in os.walk(root, onerror=fail):
+        below[:] = sorted(filter(listed, below))
+        inside = Path(folder).relative_to(root)
+        for name in sorted(filter(listed, [*names, *(name for name in below if Path(folder, name).is_symlink())])):
+            path = Path(folder, name)
+            if path.is_symlink() or not path.is_file():
+                problems.append(f"{path}: not a regular file, or a link; links are not followed")
+            else:
+                files.append((inside / name).as_posix())
+    return sorted(files), problems
 
 
 def json_of(text: str, name: str) -> object:
@@ -136,8 +160,8 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
 
 
-NAME = "classes.json"
-BESIDE = ".classes.json"  # the ending of the same file beside a single table
+CLASSES_FILE = "classes.json"
+CLASSES_SUFFIX = ".classes.json"  # ends the name of the same file next to a single table
 VERSION = 1
 
 

@@ -22,9 +22,20 @@ from typing import Any
 
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import write_whole
-from . import reading
-from .base import FORMATS, KINDS, Kind, Loaded, Record, Source, all_classes, check_file, from_iso, to_iso
-from .reading import CUT, ClassesFile, from_text, read_bytes, read_classes_file, read_text, text_of
+from .base import (
+    KINDS,
+    Kind,
+    Loaded,
+    Record,
+    Sample,
+    Source,
+    all_classes,
+    check_file,
+    from_iso,
+    label_format,
+    to_iso,
+)
+from .reading import CLASSES_SUFFIX, CUT, ClassesFile, from_text, read_bytes, read_classes_file, read_text, text_of
 
 PLAIN = ("path", "label", "kind", "split", "annotator", "time", "model_version")
 LAST = "sha256"  # a row that was cut off shows here
@@ -234,6 +245,7 @@ def share_of(text: str) -> float:
 OURS = ",".join(PLAIN).encode()
 
 
+@label_format
 class Csv:
     """A CSV file; the images stay where they are."""
 
@@ -241,11 +253,16 @@ class Csv:
     about = "one CSV file: path, label, kind, split, annotator, time, model_version, probabilities, sha256"
     suffix = ".csv"
     copies = False
+    priority = 10
+
+    def recognises(self, sample: Sample) -> bool:
+        """A file with one of the usual endings."""
+        return sample.suffix in (".csv", ".tsv")
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:  # noqa: ARG002 - the rows name the classes
         """Read a CSV with a column for paths and one for labels, under any of their usual names."""
         records = list(records_of(parse_csv(read_text(path), str(path))))
-        about = read_classes_file(beside(path))
+        about = read_classes_file(classes_path(path))
         problems = []
         if about is not None and about.format and about.records != len(records):
             problems.append(
@@ -256,7 +273,7 @@ class Csv:
     def check(self, out: Path) -> None:
         """Refuse a file that is not ours, or that cannot be written."""
         check_file(out, self.suffix, OURS)
-        check_file(beside(out), ".json", b'"tailwise"')
+        check_file(classes_path(out), ".json", b'"tailwise"')
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:  # noqa: ARG002 - no image is copied
         """Write the table, and beside it the order of the classes, which no CSV can hold."""
@@ -264,22 +281,20 @@ class Csv:
         names = all_classes(classes, kept)
         self.check(out)
         header = header_of(kept, names)
-        write_whole(beside(out), ClassesFile(self.name, names, len(kept)).encoded())
+        write_whole(classes_path(out), ClassesFile(self.name, names, len(kept)).encoded())
         write_whole(out, csv_of(header, (row_of(record, header) for record in kept)))
         return out
 
 
-def beside(path: Path) -> Path:
+def classes_path(path: Path) -> Path:
     """Where the classes of a table are: labels.csv has labels.classes.json."""
-    return path.with_name(path.stem + reading.BESIDE)
-
-
-FORMATS.register(Csv.name)(Csv())
+    return path.with_name(path.stem + CLASSES_SUFFIX)
 
 
 MARK = b"tailwise"
 
 
+@label_format
 class Parquet:
     """A Parquet file; the images stay where they are."""
 
@@ -287,6 +302,11 @@ class Parquet:
     about = "one Parquet file with the columns of the CSV; needs pyarrow"
     suffix = ".parquet"
     copies = False
+    priority = 10
+
+    def recognises(self, sample: Sample) -> bool:
+        """A file with the usual ending."""
+        return sample.suffix == self.suffix
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:  # noqa: ARG002 - the rows name the classes
         """Read a table with a column for paths and one for labels, under any of their usual names."""
@@ -373,6 +393,3 @@ def _text(cell: object, path: Path) -> str:
     if isinstance(cell, str | int | float):
         return cell if isinstance(cell, str) else repr(cell)
     raise BadFile(f"{path} has a cell of the kind {type(cell).__name__} where text or a number was expected")
-
-
-FORMATS.register(Parquet.name)(Parquet())

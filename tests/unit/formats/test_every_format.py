@@ -253,9 +253,9 @@ def test_what_other_tools_write_is_recognised(file: str, text: str, name: str, t
 
 
 @pytest.mark.parametrize("path", ["notes.doc", "nothing", "number.json"])
-def test_a_format_that_cannot_be_told_is_asked_for(path: str, tmp_path: Path) -> None:
+def test_an_unknown_format_has_to_be_named(path: str, tmp_path: Path) -> None:
     (tmp_path / "notes.doc").write_text("hello", encoding="utf-8")
     (tmp_path / "nothing").mkdir()
     (tmp_path / "number.json").write_text("7", encoding="utf-8")
-    with pytest.raises(BadFile, match="cannot be told; say which it is: csv, "):
+    with pytest.raises(BadFile, match="is not recognised; name it: csv, "):
         guess_format(tmp_path / path)
