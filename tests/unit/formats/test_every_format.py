@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from tailwise.errors import BadFile, BadInput, TailwiseError
-from tailwise.formats import FORMATS, Record, guess_format
+from tailwise.formats import FORMATS, Loaded, Record, Source, guess_format, label_format
+from tailwise.formats.base import Sample
 
 from .conftest import CLASSES, Pictures, in_order
 
@@ -259,3 +261,38 @@ def test_an_unknown_format_has_to_be_named(path: str, tmp_path: Path) -> None:
     (tmp_path / "number.json").write_text("7", encoding="utf-8")
     with pytest.raises(BadFile, match="is not recognised; name it: csv, "):
         guess_format(tmp_path / path)
+
+
+class Marked:
+    """A format that recognises folders with a file "mark", before all others."""
+
+    name = "marked"
+    about = "for this test"
+    suffix = ""
+    copies = False
+    priority = 100
+
+    def recognises(self, sample: Sample) -> bool:
+        return sample.has("mark")
+
+    def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:  # noqa: ARG002 - nothing is read
+        return Loaded([], classes=classes)
+
+    def check(self, out: Path) -> None:
+        """Any place will do."""
+
+    def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:  # noqa: ARG002 - nothing is written
+        return out
+
+
+def test_a_registered_format_is_guessed_by_what_it_recognises(tmp_path: Path) -> None:
+    for name in ("mark", "tasks.json", "labels.json"):
+        (tmp_path / name).write_text("[]", encoding="utf-8")
+    assert guess_format(tmp_path) == "label-studio"
+    try:
+        assert label_format(Marked) is Marked
+        assert guess_format(tmp_path) == "marked"
+        with pytest.raises(ValueError, match="registered already"):
+            label_format(Marked)
+    finally:
+        FORMATS._items.pop("marked", None)
