@@ -1,8 +1,7 @@
-"""Calibration that was fitted: softmax of a pool in, probabilities whose sums can be counted on out.
+"""Fitted calibrations of a softmax, and how far the expected counts of calibrated probabilities can be trusted.
 
 `calibrate` fits one to the softmax of a user's own model, from labelled images that the model has not learnt from.
-
-How far expected counts can be trusted: probabilities of labelled images and their labels in, a `Trust` out.
+The formulas are in `softmax`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from .types import Float64Array, FloatArray, IntArray, Selection, Trust
 
 # Of log T around 0. Heads on features of eight pools with 2 to 10 labels per class had temperatures from 0.4 to 2.
 USUAL_SPREAD = 0.5
-OWN_SPREAD = 2.0  # of somebody's own model, of which nothing is known
+OWN_SPREAD = 2.0  # of a user's own model, of which nothing is known
 ADVICE = "Calibrate them first: proba = tailwise.calibrate(labelled_proba, labels).apply(proba)"
 SUM_TOLERANCE = 2e-2  # how far a row of probabilities may be from 1, bfloat16 included
 
@@ -80,7 +79,7 @@ class Calibration:
 def unseen_weight(counts: ArrayLike, held_out: FloatArray) -> float:
     """How much of a row's doubt goes to classes without labels, so that their share is `unseen_share` of the pool.
 
-    Doubt is 1 − the largest probability; its mean is that of held-out rows (m, C), and 1 where there are none.
+    Doubt is 1 − the largest probability; its mean is that of held-out rows (m, C), and 1 without any.
     """
     doubt = 1 - float(held_out.max(axis=1).mean()) if len(held_out) else 1.0
     share = unseen_share(counts)
@@ -89,7 +88,7 @@ def unseen_weight(counts: ArrayLike, held_out: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FittedCalibration:
-    """A calibration of somebody's own softmax; `before` and `after` say what it does on the labels it was fitted to."""
+    """A calibration of a user's own softmax; `before` and `after` say what it does on the labels it was fitted to."""
 
     calibration: Calibration
     logits: bool
@@ -176,7 +175,7 @@ def trust_in(
 
 
 def _like(given: Any, rows: FloatArray) -> Any:  # noqa: ANN401 - a DataFrame of any library
-    """The rows as a DataFrame with the names of a given one; as they are where it is none."""
+    """The rows as a DataFrame with the names of a given one; unchanged for anything else."""
     if class_names(given) is None or not hasattr(given, "iloc"):
         return rows
     return type(given)(rows, index=given.index, columns=given.columns)

@@ -109,7 +109,7 @@ def class_shares(labelled: LabelledImages, pool_proba: FloatArray) -> Float64Arr
     """Shares of the classes among labelled and unlabelled images together, (C,): labels count, softmax does the rest.
 
     Picks depend on images alone, so where all labels were picked from the pool the softmax of a model that learnt from
-    them is that of the pool as it stands: nothing needs to be corrected for how the labelled set is made up.
+    them is that of the present pool: nothing needs to be corrected for how the labelled set is made up.
     """
     counts = labelled.counts() + pool_proba.sum(axis=0, dtype=np.float64)
     shares: Float64Array = counts / counts.sum()

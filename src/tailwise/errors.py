@@ -2,7 +2,7 @@
 
     TailwiseError
     ├── BadInput (ValueError)            an array, a file or a number is not what it must be
-    │   ├── BadProbabilities             rows that are no distributions; the message names them
+    │   ├── BadProbabilities             rows that are not distributions; the message names them
     │   └── BadFile                      a file that is missing, damaged or of the wrong kind
     │       ├── LedgerFault              a campaign's own ledger: damaged, or on a disk that is full or read-only
     │       │   └── LedgerReplaced       the ledger's file was deleted or replaced while the campaign was open
@@ -14,7 +14,7 @@
     ├── NewerLedger (RuntimeError)       a campaign that a newer Tailwise has written
     ├── OutOfFiles (RuntimeError)        too many files are open: no fault of the file that was asked for
     ├── MissingExtra (ImportError)       an optional dependency is needed and absent
-    ├── ClusterLost (RuntimeError)       a cluster that has no room, or loses what it holds again and again
+    ├── ClusterLost (RuntimeError)       a cluster that is full, or loses what it holds again and again
     ├── WorkersLost (RuntimeError)       worker processes that are killed, or cannot start, again and again
     └── SolverFailed (RuntimeError)      HiGHS ended in a state that cannot be used, or a bound is wrong
 
@@ -43,7 +43,7 @@ class BadFile(BadInput):
 
 
 class LedgerFault(BadFile):
-    """A campaign's own ledger is damaged, or its disk is full or read-only: nobody's answer is wrong."""
+    """A campaign's own ledger is damaged, or its disk is full or read-only; no answer is at fault."""
 
 
 class LedgerReplaced(LedgerFault):
@@ -87,12 +87,12 @@ class MissingExtra(TailwiseError, ImportError):
 
     @classmethod
     def named(cls, purpose: str, package: str, extra: str) -> MissingExtra:
-        """Name the exact command that mends it."""
+        """Name the exact command that installs it."""
         return cls(f"{purpose} needs {package}, which is not installed; run: pip install 'tailwise[{extra}]'")
 
 
 class ClusterLost(TailwiseError, RuntimeError):
-    """A cluster has no room for the work, or loses what it holds again and again."""
+    """A cluster is full, or loses what it holds again and again."""
 
 
 class WorkersLost(TailwiseError, RuntimeError):

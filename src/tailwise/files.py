@@ -42,22 +42,22 @@ NAMES_LOOKED_AT = 1_000  # of a folder: one of a million images would take a min
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write beside the file, flush to the disk, then rename over it; a link is followed, not replaced."""
+    """Write a temporary file next to it, flush to the disk, then rename over it; a link is followed, not replaced."""
     final = path.resolve()
-    beside = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
+    temporary = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
     try:
         # os.open rather than tempfile: the file gets the permissions that any new file of the user gets.
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(final)
+        temporary.replace(final)
         sync(final.parent)
     except OSError as error:
         raise BadFile(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        with suppress(OSError):  # a name that is too long cannot be removed either: the first error is the one to tell
-            beside.unlink(missing_ok=True)
+        with suppress(OSError):  # a name that is too long cannot be removed either: the first error is reported
+            temporary.unlink(missing_ok=True)
 
 
 def is_file(path: str | Path) -> bool:
@@ -69,7 +69,7 @@ def is_file(path: str | Path) -> bool:
 
 
 def with_home(path: str | os.PathLike[str]) -> Path:
-    """A path whose ~ is the user's folder; a ~name that nobody here has stays as it is, and is missing later."""
+    """A path whose ~ is the user's folder; an unknown ~name stays unchanged, and is missing later."""
     given: object = path
     if not isinstance(given, str | os.PathLike):
         raise BadInput(f"{shown(given)} is not a path; give a str or a pathlib.Path")
@@ -83,7 +83,7 @@ def open_regular(path: str | Path) -> io.BufferedReader:
     """Open a regular file for reading; a folder, pipe, socket or device raises an OSError at once.
 
     A plain `open` of a pipe waits for a writer, perhaps for ever. Links are followed. Where too many files are open,
-    OutOfFiles is raised, which is no OSError: nobody should take it for a fault of the file.
+    OutOfFiles is raised, which is not an OSError: the file is not at fault.
     """
     # The flags exist on some systems only. Nothing but a pipe or a device heeds O_NONBLOCK.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)

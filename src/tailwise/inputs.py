@@ -386,11 +386,12 @@ def check_settings(owner: str, given: Iterable[str], known: Iterable[str]) -> No
 
     >>> check_settings("pool 'digits'", ["size"], [])
     Traceback (most recent call last):
-    tailwise.errors.BadInput: pool 'digits' has no setting 'size'; its settings are none
+    tailwise.errors.BadInput: pool 'digits' has no setting 'size'; it takes no settings
     """
     names = list(known)
     if unknown := sorted(set(given) - set(names)):
-        raise BadInput(f"{owner} has no setting {shown(unknown[0])}; its settings are {', '.join(names) or 'none'}")
+        hint = f"its settings are {', '.join(names)}" if names else "it takes no settings"
+        raise BadInput(f"{owner} has no setting {shown(unknown[0])}; {hint}")
 
 
 def many(count: int, one: str, more: str = "") -> str:

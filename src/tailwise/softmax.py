@@ -1,6 +1,6 @@
-"""Probabilities that can be counted on: a temperature, and the class shares of the pool instead of the training set's.
+"""Corrections of a softmax, so that sums of probabilities are right: temperature, class shares, unseen classes.
 
-Softmax (n, C) in, softmax out; the program balances expected counts, so they must be right. Everything is pure.
+Softmax (n, C) in, softmax out. The program balances expected counts, so these must be right. All functions are pure.
 """
 
 from __future__ import annotations

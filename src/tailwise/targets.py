@@ -1,10 +1,6 @@
-"""The balance target: how many samples of each class the next batch should hold (PAPER §2).
+"""Class counts: what the next batch should hold (PAPER §2), in whole images, and how balanced a set is (PAPER §9).
 
 A wish (`Target`) in, ranges [low, high] of expected counts out; a point target Ω is the range low = high = Ω.
-
-Whole places per class: wanted counts (C,) in, quotas that sum to the budget out.
-
-How balanced is a labelled set? Counts per class in, one number out (PAPER §9).
 """
 
 from __future__ import annotations
@@ -173,16 +169,16 @@ def water_fill(start: Float64Array, limit: Float64Array, amount: float) -> Float
     >>> water_fill(np.array([5.0, 1.0, 0.0]), np.full(3, np.inf), 3.0).tolist()
     [0.0, 1.0, 2.0]
     """
-    room = np.maximum(limit - start, 0.0)
-    if room.sum() <= amount:
-        return room
+    space = np.maximum(limit - start, 0.0)
+    if space.sum() <= amount:
+        return space
     # The amount below a level is piecewise linear in it, and bends where a class starts or is full.
     bends = np.unique(np.concatenate([start, np.minimum(limit, start.max() + amount)]))
-    held = np.clip(bends[:, None] - start, 0.0, room).sum(axis=1)
+    held = np.clip(bends[:, None] - start, 0.0, space).sum(axis=1)
     at = max(int(np.searchsorted(held, amount, side="right")) - 1, 0)
     rising = int(((start <= bends[at]) & (limit > bends[at])).sum())
     level = bends[at] + (amount - held[at]) / max(rising, 1)
-    added: Float64Array = np.clip(level - start, 0.0, room)
+    added: Float64Array = np.clip(level - start, 0.0, space)
     return added
 
 

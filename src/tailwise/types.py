@@ -1,4 +1,4 @@
-"""The values that travel between rooms: predictions in, selections out.
+"""The values that travel between modules: predictions in, selections out.
 
 Frozen, slotted dataclasses with shapes at the fields: N pool rows, C classes, b picks, L labelled, d features.
 """

@@ -1,10 +1,7 @@
-"""What is done to a block of images, on any engine: encoded in, decoded, then answers out, bad images named.
+"""Probabilities of a whole pool: images and a saved learner in, one shard of probabilities per input shard out.
 
-An image that cannot be decoded has no row: it is listed with its reason, and its numbers are never invented.
-
-Probabilities of a whole pool: images and a saved learner in, one shard of probabilities per input shard out.
-
-It can be stopped at any moment: whole shards stay, and the next run does the others. Every engine gives the same bits.
+It can be stopped at any moment: complete shards stay, and the next run computes the others. Every engine gives the same
+bits. An image that cannot be decoded has no row: it is listed with the reason.
 """
 
 from __future__ import annotations
@@ -196,7 +193,7 @@ def plan_pool(
     embeddings: bool = False, backbone: str | None = None, size: int | None = None, column: str | None = None,
     root: str | Path | None = None,
 ) -> Plan:  # fmt: skip
-    """Look at images, learner and output; whatever is wrong with them is told here, before any work is done.
+    """Look at images, learner and output; whatever is wrong with them is reported here, before any work is done.
 
     `images` is a folder, which is cut into runs of `shard_size`, or Parquet, each file of which is a shard; `column`
     holds its images, and `root` is where paths in it start. `backbone` and `size` are those of `find_learner`.
@@ -229,7 +226,7 @@ def predict_pool(
     if engine != LOCAL:
         address_of(engine)
     if workers is not None and workers < 1:
-        raise BadInput(f"{workers} workers can do nothing; give at least 1")
+        raise BadInput(f"workers is {workers}; it must be at least 1")
     try:
         plan.store.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -280,7 +277,7 @@ class Collector:
             done += answer.rows
             if sum(part.rows for part in parts) == shard.rows:
                 self._write(shard, self.waiting.pop(shard.number))
-            self._tell(done, total)
+            self._report(done, total)
 
     def check(self) -> None:
         """Say which shards could not be read."""
@@ -293,7 +290,7 @@ class Collector:
             raise BadFile(
                 f"{len(self.faults)} of {len(self.plan.shards)} shards could not be read; "
                 f"{names[number]}: {reason}. The others are in "
-                f"{self.plan.store.folder}; mend it and run the same again"
+                f"{self.plan.store.folder}; fix it and run the same command again"
             )
 
     def _write(self, shard: InputShard, parts: list[Answer]) -> None:
@@ -311,7 +308,7 @@ class Collector:
         wanted = embeddings if self.plan.job.embeddings else None
         self.kept[shard.number] = self.plan.store.keep(record, proba.astype(self.plan.dtype), wanted)
 
-    def _tell(self, done: int, total: int) -> None:
+    def _report(self, done: int, total: int) -> None:
         seconds = time.perf_counter() - self.started
         pace = f", {done / seconds:,.0f} per second" if seconds > 1 else ""
         self.report(
@@ -403,7 +400,7 @@ def _blocks(source: Source, shards: list[InputShard]) -> Iterator[Block | Fault]
 
 
 def _try_out(saved: SavedLearner, *, embeddings: bool) -> int:
-    """Ask about one black image: whatever does not fit is told now; gives the numbers of an embedding."""
+    """Ask about one black image: whatever does not fit is reported now; returns the length of an embedding."""
     with one_core():
         black = np.zeros((1, saved.size, saved.size, 3), np.uint8)
         proba, embedded = open_learner(saved).answer(black, embeddings=embeddings)

@@ -46,7 +46,7 @@ class SavedLearner:
     kind: the learner's name.
     backbone: a frozen net or "simple", whose features the model was fitted on; None where it looks at pixels.
     size: pixels of a side of the images that go in.
-    class_names: (C,), or () where nothing tells them.
+    class_names: (C,), or () where they are unknown.
     calibration: of a campaign's model; of others, none.
     checksum: of all that the answers depend on.
     """
@@ -75,7 +75,7 @@ class Predictor:
         proba = np.asarray(self.calibration.apply(np.asarray(self.model.predict_proba(features))))
         embedded = np.asarray(self.model.embed(features), np.float32) if embeddings else None
         if not np.isfinite(proba).all() or (embedded is not None and not np.isfinite(embedded).all()):
-            raise BadInput("the learner gives answers that are no numbers; train it again")
+            raise BadInput("the learner gives NaN or infinity; train it again")
         return (proba / proba.sum(axis=1, keepdims=True, dtype=np.float64)).astype(np.float32), embedded
 
 
@@ -83,7 +83,7 @@ def find_learner(path: str | Path, *, backbone: str | None = None, size: int | N
     """Look at a saved learner: what it is, and what images it wants.
 
     `backbone` names what made the features of a head that was saved alone; `size` the pixels of a side that a net
-    was trained on. Both are found by themselves where the files tell them.
+    was trained on. Both are read from the files where these contain them.
     """
     folder = Path(path).expanduser().resolve()
     if size is not None and not 1 <= size <= MOST_SIZE:
@@ -142,7 +142,7 @@ def _plain(folder: Path, backbone: str | None, size: int | None) -> SavedLearner
 
 
 def _inputs_of(head: Head, folder: Path, backbone: str | None) -> tuple[Backbone | str | None, int]:
-    """What a head was fitted on, told by the user or by how many numbers it takes."""
+    """What a head was fitted on, as named by the user, or known from the length of its inputs."""
     from ..learners.features import SIDE, WIDTH
 
     width = len(head.scaling.centre)
@@ -165,11 +165,11 @@ def _kind(folder: Path) -> str:
         kind = json.loads((folder / SETTINGS_FILE).read_bytes()).get("kind")
     except OSError as error:
         raise BadFile(
-            f"{folder} holds no saved learner ({SETTINGS_FILE} or {FROZEN_FILE}) and is no campaign; "
+            f"{folder} holds no saved learner ({SETTINGS_FILE} or {FROZEN_FILE}) and is not a campaign; "
             "save one with model.save(folder)"
         ) from error
     except (ValueError, AttributeError, RecursionError) as error:
-        raise BadFile(f"{folder / SETTINGS_FILE} is no JSON of a model: {error}") from error
+        raise BadFile(f"{folder / SETTINGS_FILE} is not valid JSON of a model: {error}") from error
     if not isinstance(kind, str) or kind not in LEARNERS:
         raise BadFile(f"{folder / SETTINGS_FILE} holds a {kind!r}, which no learner can load")
     return kind

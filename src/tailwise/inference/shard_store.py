@@ -33,7 +33,7 @@ PART = re.compile(r"part-(\d{5,})\.(npy|json)")
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard of probabilities, as its JSON file tells."""
+    """One shard of probabilities, as its JSON file describes it."""
 
     number: int
     input: str
@@ -72,7 +72,7 @@ class Manifest:
     ----------
     complete: False while shards are missing.
     classes: C.
-    class_names: (C,), or () where nothing tells them.
+    class_names: (C,), or () where they are unknown.
     inputs, learner: what was asked for.
     """
 
@@ -144,7 +144,7 @@ class ShardStore:
         write_whole(self.folder / MANIFEST, (json.dumps(page, ensure_ascii=False, indent=1) + "\n").encode())
 
     def remove_halves(self) -> None:
-        """Remove what a killed run was about to write; nobody else may be at work in the folder."""
+        """Remove what a killed run was about to write; the folder must be locked."""
         for folder in (self.folder, self.folder / EMBEDDINGS):
             for path in folder.glob(".*.part"):
                 if HALF.fullmatch(path.name):
@@ -183,7 +183,7 @@ def read_manifest(folder: str | Path) -> Manifest:
     except OSError as error:
         raise BadFile(f"{path} cannot be read: {error.strerror}; make shards with: tailwise predict") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadFile(f"{path} is no manifest of shards: {error}") from error
+        raise BadFile(f"{path} is not a manifest of shards: {error}") from error
 
 
 def knows_names(folder: str | Path) -> bool:
@@ -194,7 +194,7 @@ def knows_names(folder: str | Path) -> bool:
     try:
         manifest = read_manifest(home)
     except BadFile:
-        return False  # somebody else's
+        return False  # of another program
     return manifest.complete and all((home / f"{part_name(at)}.json").is_file() for at in range(len(manifest.shards)))
 
 

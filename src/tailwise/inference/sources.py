@@ -1,11 +1,8 @@
-"""Where the images of a pool come from, shard by shard: a folder or Parquet in; shards, their pieces and blocks out.
+"""The images of a pool, shard by shard: a folder or Parquet in; shards, their pieces and blocks out.
 
-A block is what a learner is asked about at once. Which images are in it follows from the input alone, never from how
-many workers there are, so that every engine gives the same bits.
-
-A pool in Parquet: a column of encoded images, as Hugging Face lays them out or plain, or of paths to them.
-
-Each file is one shard. Files are opened when their turn comes, one row group at a time.
+A block is what a learner is asked about at once. Which images are in it follows from the input alone, never from the
+number of workers, so that every engine gives the same bits. In Parquet each file is one shard, with a column of encoded
+images, as Hugging Face stores them or plain, or of paths to them; files are read one row group at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ SHARD_SIZE = 10_000
 class Picture:
     """An image before it is decoded: a file, or bytes, or the reason why there is neither."""
 
-    name: str  # tells one image of a pool from all others
+    name: str  # unique in its pool
     content: Path | bytes | str  # a reason as str
     path: str = ""  # what a table says of where it came from
 
@@ -143,7 +140,7 @@ def open_source(
     refuse_url(images, "images")
     path = Path(images).expanduser().resolve()
     if shard_size < 1:
-        raise BadInput(f"a shard of {shard_size} images cannot be; give at least 1")
+        raise BadInput(f"shard_size is {shard_size}; it must be at least 1")
     if not path.exists():
         raise BadFile(f"nothing at {path}; name a folder of images, a Parquet file or a folder of them")
     if path.is_file() and path.suffix.lower() != ".parquet":
@@ -210,7 +207,7 @@ class ParquetSource:
         return {"kind": "parquet", "path": self.path.as_posix(), "column": self.column, "root": self.root.as_posix()}
 
     def shards(self) -> list[InputShard]:
-        """Look at every file; one that cannot be opened is told now, before hours of work."""
+        """Look at every file; one that cannot be opened is reported now, before hours of work."""
         return [self._shard(number, path) for number, path in enumerate(tables_of(self.path))]
 
     def _shard(self, number: int, path: Path) -> InputShard:
@@ -243,7 +240,7 @@ class ParquetSource:
     def _stamp(content: Path | bytes | str) -> object:
         """Size and time of a file, if it is one and is there."""
         if not isinstance(content, Path):
-            return content if isinstance(content, str) else None  # bytes are in the table, whose own time tells
+            return content if isinstance(content, str) else None  # bytes are in the table, which has a time of its own
         try:
             found = content.stat()
         except OSError:

@@ -1,11 +1,9 @@
-"""Where a Ray that we start keeps its sockets and logs: a private folder, gone afterwards, even after a `kill -9`.
+"""A Ray session: an engine's name in, a cluster to work on out; what was started is stopped, what was joined is left.
 
-Ray lets every user write into the folder that it is given. So that folder lies in another one, which only this user can
-enter. The outer one is locked while its process lives; what a killed process left behind is removed by the next.
-
-A Ray session: an engine's name in, a cluster to work on out; what was started is stopped, what was joined is left.
-
-A cluster that is started here listens on loopback alone, has no dashboard, and wants a token that only we know.
+A cluster that is started here listens on loopback alone, has no dashboard, and requires a token that only we know. Its
+sockets and logs are in a private folder, which is removed afterwards. Ray lets every user write into the folder that it
+is given, so that folder is inside another one, which only this user can enter. The outer one is locked while its
+process lives; the next process removes what a killed one left behind.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ def session_folder() -> Iterator[Path]:
 def remove_left_behind(home: Path) -> None:
     """Remove this user's folders whose process is gone."""
     for folder in home.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # somebody else's, gone meanwhile, or held
+        with suppress(OSError):  # of another user, gone meanwhile, or held
             facts = folder.lstat()
             if _is_mine(facts) and time.time() - facts.st_mtime > LEFT_ALONE and not folder.is_symlink():
                 _remove_unless_held(folder)
@@ -75,7 +73,7 @@ def _is_mine(facts: os.stat_result) -> bool:
 
 
 def _home() -> Path:
-    """The usual place, where it leaves room for the names of sockets, which Ray has not on Windows."""
+    """The usual place, if short enough for the names of sockets, which Ray does not use on Windows."""
     usual = Path(tempfile.gettempdir())
     return usual if os.name == "nt" or len(os.fsencode(usual)) <= LONGEST else Path("/tmp")
 
@@ -206,18 +204,18 @@ def _joined(ray: Any, address: str) -> Iterator[Cluster]:  # noqa: ANN401 - the 
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, runtime_env={"env_vars": ONE_THREAD})
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            raise BadInput(f"cannot join the Ray cluster at {address}: {_told(error)}") from error
+            raise BadInput(f"cannot join the Ray cluster at {address}: {_advice(error)}") from error
         try:
             yield Cluster(ray.get_runtime_context().gcs_address, started=False)
         finally:
             ray.shutdown()  # of a cluster that was joined, this leaves all but our own connection as it is
 
 
-def _told(error: BaseException) -> str:
+def _advice(error: BaseException) -> str:
     """The reason, with what to do about it."""
     reason = str(error.__cause__ or error) or type(error).__name__
     if "InvalidAuthToken" in reason or "AuthenticationError" in reason:
-        return f"it wants a token; put it into {AUTH_TOKEN}, or the name of a file with it into {AUTH_TOKEN_PATH}"
+        return f"it requires a token; put it into {AUTH_TOKEN}, or the name of a file with it into {AUTH_TOKEN_PATH}"
     return f"{reason.splitlines()[0]} Is it running, and of the same release of Ray?"
 
 
@@ -240,7 +238,7 @@ def _mode_for_users_token() -> dict[str, str]:
 
 
 def _leads_through_loopback(ray: Any, address: str) -> bool:  # noqa: ANN401 - the module
-    """Whether nothing but loopback leads to an address; one that does not answer is told at once."""
+    """Whether nothing but loopback leads to an address; one that does not answer raises at once."""
     port = _port_of(address)
     if port is None or "://" in address:
         return False
@@ -292,7 +290,7 @@ def _set(module: Any, **values: object) -> Iterator[None]:  # noqa: ANN401 - a m
 
 @contextmanager
 def _ray_environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Variables for Ray, which reads its mode and token anew, now and afterwards: it keeps what it once read."""
+    """Variables for Ray, which caches its mode and token: it is made to read them again, now and afterwards."""
     try:
         with environment(values):
             _read_token_again()

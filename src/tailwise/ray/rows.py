@@ -1,7 +1,7 @@
-"""Rows in the actors of a Ray cluster: the same questions, the same answers, the same picks.
+"""Rows in the actors of a Ray cluster, with the same answers and picks as in one process.
 
-Each actor holds one shard. One that dies is built again: its rows are read anew, and the columns that are still in use
-are made anew by the calls that made them.
+Each actor holds one shard. An actor that dies is built again: its rows are read again, and the columns still in use are
+computed again by the calls that made them.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class RayHands:
         _, missing = self.ray.wait(ready, num_returns=len(ready), timeout=PATIENCE)
         if missing:
             raise ClusterLost(
-                f"{len(missing)} of {len(ready)} shards found no room on the cluster within {PATIENCE:g} s; "
+                f"{len(missing)} of {len(ready)} shards could not be placed on the cluster within {PATIENCE:g} s; "
                 "free some of its cores, or ask for fewer shards"
             )
 

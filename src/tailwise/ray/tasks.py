@@ -39,7 +39,7 @@ def on_ray(engine: str, *, cpus: int | None = None) -> RunTasks:
 
 
 class Mailbox:
-    """An actor that holds what tasks say of their progress until somebody asks."""
+    """An actor that holds what tasks say of their progress until they are fetched."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, float, str]] = []

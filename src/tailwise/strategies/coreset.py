@@ -1,9 +1,8 @@
 """CoreSet (Sener & Savarese): the b pool rows that leave the smallest covering radius, Ξ outliers aside.
 
-In: pool embeddings X (N, d), labelled embeddings Y (L, d), b and Ξ. Out: the picks, their radius δ and a proven bound.
-Inside, distances are squared (names end in `sq`), and a "cover" is a 0/1 matrix: points to be covered × pool rows.
-
-CoreSet: robust k-center by mixed-integer feasibility problems and bisection on the radius.
+Robust k-center by mixed-integer feasibility problems and bisection on the radius. In: pool embeddings X (N, d),
+labelled embeddings Y (L, d), b and Ξ. Out: the picks, their radius δ and a proven bound. Inside, distances are squared
+(names end in `sq`), and a "cover" is a 0/1 matrix: points to be covered × pool rows.
 """
 
 from __future__ import annotations
@@ -188,7 +187,7 @@ def _matrix(values: FloatArray, name: str) -> Float64Array:
         raise BadInput(f"{name} has shape {matrix.shape}; give a matrix with one embedding per row")
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(bad):
-        raise BadInput(f"{name} has {len(bad)} rows with NaN or infinity, the first is row {bad[0]}; mend or drop them")
+        raise BadInput(f"{name} has {len(bad)} rows with NaN or infinity, the first is row {bad[0]}; fix or drop them")
     return matrix
 
 
@@ -265,7 +264,7 @@ def _refine(search: _Search, max_edges: int, max_nodes: int) -> None:
         return
     radii = len(graph.first_sq)
     floor = _bisect(search, graph, 0, partial(_relaxation_rules_out, search), radii)
-    _bisect(search, graph, floor, partial(_swaps_fail, search), radii)  # a failure is no proof: the floor stays
+    _bisect(search, graph, floor, partial(_swaps_fail, search), radii)  # a failure proves nothing: the floor stays
     floor = _bisect(search, graph, floor, partial(_branching_rules_out, search, max_nodes), MOST_UNDECIDED)
     ceiling = graph.place(search.upper_sq)
     if floor >= ceiling and (ceiling < radii or graph.complete):
@@ -301,7 +300,7 @@ class _Graph:
 
     @classmethod
     def between(cls, search: _Search, max_edges: int) -> _Graph | None:
-        """The pairs below the upper bound, or about max_edges/2 to max_edges nearest ones; None if no time or room."""
+        """The pairs below the upper bound, or about max_edges/2 to max_edges nearest ones; None if time is short."""
         pool, reached_sq = search.problem.pool, search.problem.reached_sq
         rows = np.flatnonzero(reached_sq > search.lower_sq)
         limit_sq = upper_sq = search.upper_sq * (1.0 - SAME)

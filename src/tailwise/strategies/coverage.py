@@ -48,7 +48,7 @@ def unit_rows(rows: FloatArray) -> Float32Array:
 
 
 def first_copies(pool: Matrix) -> IntArray:
-    """For each row the first row that is equal to it, (N,): its own number where there is none before it.
+    """For each row the first row that is equal to it, (N,): its own number if it is the first.
 
     Rows are compared by 64 bits computed from all of their numbers.
 

@@ -1,7 +1,7 @@
-"""How far every pool row is from its nearest centre: labelled samples first, then picks, one by one.
+"""The distance of every pool row to its nearest centre: labelled images first, then picks, one by one.
 
-A row may be behind: its distance² to the picks that it knows is an upper bound, and it learns of the others when asked.
-Products |x|² + |c|² − 2x·c in float64, within a proven slack; differences x − c where near-equals must be told apart.
+A row may be out of date: its distance² to the picks that it knows is an upper bound, and it is compared with the others
+when needed. Products |x|² + |c|² − 2x·c are in float64, within a proven slack; differences x − c decide near-ties.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""For strategies that read labels while they pick: all images in the order of each class, and the labels known so far.
+"""GALAXY and DIRECT: strategies that read labels while they pick, and so need an oracle.
+
+GALAXY (Zhang, Katz-Samuels and Nowak 2022) bisects between differently labelled images in the order of each class.
+DIRECT (Nuggehalli, Zhang, Jain and Nowak 2025) finds each class's best threshold, then labels on both sides of it.
 
 Class k orders the pool and the labelled set by p_k − max over the others of p, from the image most like k to the one
 least like it; equal ones go by row, those of the pool before the labelled ones. Takes 12 bytes per image and class
 while they are sorted, then 8.
-
-GALAXY (Zhang, Katz-Samuels and Nowak 2022): bisect between differently labelled images in the order of each class.
-
-It reads the label of each pick before it makes the next one, so it needs an oracle.
-
-DIRECT (Nuggehalli, Zhang, Jain and Nowak 2025): find each class's best threshold, then label on both sides of it.
-
-It reads the labels of half of its picks while it still picks, so it needs an oracle.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
-"""MaxHerding (Bae, Noh and Sutherland 2024): images that represent the pool best, picked greedily, with a certificate.
+"""MaxHerding, UHerding and Refine: images that represent the pool best, picked greedily, with a certificate.
 
     F(S) = Σ_n w_n · max over j in L ∪ S of k(n, j),   k(n, j) = exp(−‖x_n − x_j‖² / s²),   Σ w = 1,  rows x of length 1
 
-Embeddings in, a `Selection` out. `UHerding` (uherding.py) is the same with weights that are the model's uncertainty.
-
-UHerding (Bae, Oliveira and Sutherland 2025): images that represent the uncertain part of the pool best.
-
-MaxHerding with weights u = 1 − margin of the softmax, tempered if asked for; without labels u = 1, and the two are one.
-
-Refine (Huseljic et al. 2026): several strategies propose batches, their union is the new pool, UHerding picks there.
-
-Probabilities and embeddings in, a `Selection` out.
+MaxHerding (Bae, Noh and Sutherland 2024) weighs all images equally. UHerding (Bae, Oliveira and Sutherland 2025) weighs
+them by u = 1 − margin of the softmax, tempered if asked for; without labels u = 1. Refine (Huseljic et al. 2026) lets
+several strategies propose batches, and UHerding pick from their union.
 """
 
 from __future__ import annotations
@@ -37,7 +31,7 @@ from .kcenter import both_embeddings
 from .strategy import STRATEGIES, Base, Task, make, strategy
 
 WIDTHS = ("median", "smallest")
-LEAST_WIDTH = 0.001  # distances between rows of length 1 in float32 are no more exact than that
+LEAST_WIDTH = 0.001  # distances between rows of length 1 in float32 are not more exact than that
 WIDTH_ROWS = 20_000  # labelled images whose distances set the width; of more, so many that are spread evenly
 
 

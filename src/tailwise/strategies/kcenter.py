@@ -1,16 +1,13 @@
-"""Greedy class balancing (Algorithm 2) on k-center: one pick at a time, exactly as the paper's loop would pick.
+"""KCenterGreedy and its balanced form (Algorithm 2): images far from all that is labelled or picked, one at a time.
 
-    ψ = argmin_i  −d_i + λ·dist(Pᵀz + P_i, [low, high]),   d_i = distance to the nearest labelled or picked sample
+    ψ = argmin_i  −d_i + λ·dist(Pᵀz + P_i, [low, high]),   d_i = distance to the nearest labelled or picked image
 
-Embeddings in, picks in order out. Both terms only rise while picks are made (d falls, the convex penalty grows), so a
-stale price is a lower bound: a row is brought up to date when it could win, and most never could.
+The picks are exactly those of the paper's loop. Both terms only rise while picks are made (d falls, the convex penalty
+grows), so an outdated price is a lower bound: a row is brought up to date when it could win, and most never could.
 
-Two-round k-center: farthest-first in each part of the pool, then Algorithm 2 among the candidates found there.
-
-An approximation, for pools beyond exact evaluation; with OPT the smallest radius within which b picks and the labelled
-set can cover the pool, each round leaves at most 2·OPT, so that plain farthest-first covers the pool within 4·OPT.
-
-KCenterGreedy (with λ > 0: KCenter-CB, Algorithm 2): samples far from all that is labelled or picked.
+`parts=` is an approximation for very large pools: farthest-first in each part, then Algorithm 2 among the candidates
+found there. With OPT the smallest radius within which b picks and the labelled set can cover the pool, each round
+leaves at most 2·OPT, so plain farthest-first covers the pool within 4·OPT.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
     from ..matrix.open import Matrix
 
 
-HOT_ROWS = 256  # told of every pick at once
+HOT_ROWS = 256  # updated after every pick
 WARM_BYTES = 32 << 20  # of points and probabilities held in memory: the hot rows are chosen among these
 READ_ROWS = 2_048  # points read at a time when rows are brought up to date
 
@@ -97,7 +94,7 @@ class _Race:
         self.threshold = self.limit = np.inf  # no other row is cheaper than the one, the best hot row than the other
         row_bytes = start.pool.shape[1] * start.pool.dtype.itemsize + 8 * rows.classes
         self.warm_rows = max(HOT_ROWS, WARM_BYTES // row_bytes)
-        # What the price formulas may lose beside the distance: C + 8 roundings of their largest terms.
+        # What the price formulas may lose next to the distance: C + 8 roundings of their largest terms.
         terms = np.abs(ranges.low).sum() + np.abs(ranges.high).sum() + 2.0 * budget + 2.0
         self.margin = float(4 * UNIT * (rows.classes + 8) * lam * terms + 8 * np.sqrt(UNIT * self.near.slack))
 
@@ -116,7 +113,7 @@ class _Race:
             self.pick(self._by_the_letter(self._contenders()))
 
     def pick(self, row: int) -> None:
-        """Take a row and tell the hot ones."""
+        """Take a row and update the hot ones."""
         held = self.hot if (self.hot.rows == row).any() else self._hold(np.array([row]))
         place = int(np.searchsorted(held.rows, row))
         self.expected += held.proba[place]
@@ -228,7 +225,7 @@ class Coreset:
     among the candidates, which are rows of the pool too. A row is within `radius` of a candidate or a labelled sample,
     and that candidate within 2·OPT of a pick or a labelled sample: 4·OPT in all. (In the whole pool at once: 2·OPT.)
 
-    With λ > 0 picks trade distance for balance, and neither way has such a factor. Then this much holds: a row is no
+    With λ > 0 picks trade distance for balance, and neither way has such a factor. Then this much holds: a row is not
     farther from the picks than `radius` plus the farthest candidate. What the expected counts could reach with the
     whole pool is not promised, since the probabilities of a candidate are not those of the rows it stands for.
     """
@@ -260,7 +257,7 @@ def find_coreset(start: Start, rows: Rows, budget: int, parts: int, report: Repo
 
 
 def covering_radius(start: Start, picks: IntArray) -> float:
-    """The largest distance of a pool row to the labelled samples and the picks; inf where there are none of either."""
+    """The largest distance of a pool row to the labelled samples and the picks; inf without any of either."""
     near = Nearest(start, len(picks))
     with one_blas_thread():
         for row in picks.tolist():

@@ -1,15 +1,4 @@
-"""Entropy (with λ > 0: Entropy-CB): the most uncertain samples by Shannon entropy.
-
-Least confidence (with λ > 0: balanced): samples whose best class is improbable.
-
-Margin (with λ > 0: balanced): samples whose two best classes are close.
-
-Random (with λ > 0: random among balanced batches): uniform random scores.
-
-BALD (with λ > 0: BALD-CB): mutual information over dropout passes.
-
-VAAL (with λ > 0: VAAL-CB): samples that a discriminator takes for unlabelled.
-"""
+"""Strategies that are a score: entropy, least confidence, margin, random, BALD and VAAL, each with a balanced form."""
 
 from __future__ import annotations
 
@@ -63,7 +52,7 @@ class Margin(ScoreStrategy):
 @strategy
 @dataclass(frozen=True, kw_only=True)
 class Random(ScoreStrategy):
-    """A uniformly random batch; with balance, random scores beside the l1 term."""
+    """A uniformly random batch; with balance, random scores next to the l1 term."""
 
     name: ClassVar[str] = "random"
     title: ClassVar[str] = "Random"

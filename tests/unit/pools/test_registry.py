@@ -35,7 +35,7 @@ def test_paths_may_be_texts(tmp_path: Path) -> None:
 def test_an_unknown_pool_or_setting_is_told_with_the_known_ones() -> None:
     with pytest.raises(UnknownName, match="did you mean 'cifar10'"):
         load_pool("cifar-10")
-    with pytest.raises(BadInput, match="pool 'digits' has no setting 'size'; its settings are none"):
+    with pytest.raises(BadInput, match="pool 'digits' has no setting 'size'; it takes no settings"):
         load_pool("digits", size=3)
 
 

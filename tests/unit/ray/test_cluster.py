@@ -108,7 +108,7 @@ def test_nobody_joins_without_the_token_and_whoever_has_it_does_and_leaves_it_ru
     for wrong in ({}, {AUTH_TOKEN: "0" * 64}):
         refused = join(cluster.address, **wrong)
         assert refused["kind"] == "BadInput"
-        assert f"it wants a token; put it into {AUTH_TOKEN}" in str(refused["why"])
+        assert f"it requires a token; put it into {AUTH_TOKEN}" in str(refused["why"])
     joined = join(cluster.address, **{AUTH_TOKEN: os.environ[AUTH_TOKEN]})
     assert joined == {"started": False, "cpus": 2, "threads": "1"}
     assert cluster.cpus == 2

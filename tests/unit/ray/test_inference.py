@@ -239,7 +239,7 @@ def test_a_table_that_breaks_half_way_does_not_stop_the_others(tables: Path, hea
     content = bytearray((tables / "1.parquet").read_bytes())
     content[200 : len(content) // 2] = bytes(len(content) // 2 - 200)
     (tables / "1.parquet").write_bytes(content)
-    with pytest.raises(BadFile, match=r"1 of 3 shards could not be read; 1\.parquet: .*; mend it and run"):
+    with pytest.raises(BadFile, match=r"1 of 3 shards could not be read; 1\.parquet: .*; fix it and run"):
         predict_pool(plan)
     manifest = read_manifest(tmp_path / "out")
     assert not manifest.complete
@@ -261,7 +261,7 @@ def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
         read_manifest(tmp_path)
     for content in ("{", "[]", '{"format": 1}'):
         (tmp_path / "manifest.json").write_text(content)
-        with pytest.raises(BadFile, match="is no manifest of shards"):
+        with pytest.raises(BadFile, match="is not a manifest of shards"):
             read_manifest(tmp_path)
     (tmp_path / "manifest.json").write_text('{"format": 99}')
     with pytest.raises(BadFile, match="is not of format 1"):
@@ -286,7 +286,7 @@ def test_wrong_wishes_are_refused(photos: Path, head: Path, tmp_path: Path) -> N
     with pytest.raises(BadInput, match="holds no images; there is nothing to predict"):
         plan_pool(tmp_path / "nothing", head, tmp_path / "out")
     plan = plan_pool(photos, head, tmp_path / "out")
-    with pytest.raises(BadInput, match="0 workers can do nothing"):
+    with pytest.raises(BadInput, match="workers is 0; it must be at least 1"):
         predict_pool(plan, workers=0)
     with pytest.raises(BadInput, match="the engine is 'spark'"):
         predict_pool(plan, engine="spark")

@@ -147,9 +147,9 @@ def test_a_campaign_without_a_usable_model_says_so(campaign: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (None, "holds no saved learner .* and is no campaign"),
-        ("nonsense", "is no JSON of a model"),
-        ("[1]", "is no JSON of a model"),
+        (None, "holds no saved learner .* and is not a campaign"),
+        ("nonsense", "is not valid JSON of a model"),
+        ("[1]", "is not valid JSON of a model"),
         (json.dumps({"kind": "training"}), "holds a 'training', which no learner can load"),
         (json.dumps({"kind": ["linear"]}), "which no learner can load"),
         (json.dumps({"kind": "linear"}), "is not a model of format 1"),
@@ -173,5 +173,5 @@ def test_answers_that_are_no_numbers_are_refused(head: Path, tmp_path: Path) -> 
     kept = load_model(head, "linear")
     weights = np.full_like(kept.tensors["weights"], np.nan)
     save_model(tmp_path, StoredModel("linear", kept.settings, kept.tensors | {"weights": weights}))
-    with pytest.raises(BadInput, match="gives answers that are no numbers"):
+    with pytest.raises(BadInput, match="gives NaN or infinity"):
         answers(find_learner(tmp_path), pixels(64, 1))
