@@ -1,16 +1,8 @@
-"""How much memory Pillow needs to decode an image, by its header: an open image in, bytes out.
+"""Decodes image files that are not trusted: an open file in; square RGB pixels, a header or a JPEG for a page out.
 
-A file of 3 kB can claim so many pixels that decoding it takes gigabytes. The numbers were measured.
-
-Scales an image to RGB of a given size. Large images are converted in strips and scaled colour by colour.
-
-So the memory is little more than that of the decoded image. The pixels are exactly those of converting the whole image
-to RGB and scaling that: Pillow scales each colour by itself.
-
-Image files without trust: an open file in; square RGB pixels, a size or a JPEG for a page out, or why there is none.
-
-Pillow is loaded with the first image, and is given a fixed list of formats. Images whose header asks for too many
-pixels or too much memory are rejected before they are decoded.
+Pillow is loaded with the first image and is given a fixed list of formats. A file of 3 kB can claim so many pixels
+that decoding takes gigabytes: the memory is estimated from the header, and an image that needs too much is rejected.
+Large images are converted in strips and scaled band by band; the pixels are those of scaling the whole image in RGB.
 """
 
 from __future__ import annotations
@@ -40,7 +32,7 @@ BITS, ORIENTATION, SAMPLES, ROWS_PER_STRIP, TILE_WIDTH, TILE_LENGTH = 258, 274, 
 
 
 def image_bytes(image: ImageFile) -> int:
-    """Bytes of the decoded image at its present size, with what its decoder holds beside it, but for a JPEG's scans."""
+    """Bytes of the decoded image at its present size, with what its decoder holds, except for a JPEG's scans."""
     pixels = image.width * image.height
     if image.format == "WEBP":
         return WEBP_BYTES * pixels
@@ -177,7 +169,7 @@ def read_pixels(file: IO[bytes], size: int, name: str) -> NDArray[np.uint8]:
     except MemoryError:
         raise
     except Exception as error:  # whatever a decoder makes of damaged bytes
-        raise BadFile(f"cannot use the image {name}: {_reason(error)}; mend it or take it out") from error
+        raise BadFile(f"cannot use the image {name}: {_reason(error)}; repair or remove it") from error
 
 
 def fault(file: IO[bytes], *, decode: bool = False) -> str | None:
@@ -222,7 +214,7 @@ def read_page(file: IO[bytes], longest: int, name: str) -> bytes:
     except MemoryError:
         raise
     except Exception as error:  # whatever a decoder makes of damaged bytes
-        raise BadFile(f"cannot show the image {name}: {_reason(error)}; mend it or take it out") from error
+        raise BadFile(f"cannot show the image {name}: {_reason(error)}; repair or remove it") from error
     buffer = io.BytesIO()
     page.save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()
@@ -268,7 +260,7 @@ def _scale(image: ImageFile, file: IO[bytes], detail: int | None) -> tuple[int, 
 
 
 def _identified(file: IO[bytes], start: bytes) -> ImageFile:
-    """What Pillow takes a file for; BadFile where it is none of our formats."""
+    """What Pillow takes a file for; BadFile for other formats."""
     from PIL import Image, UnidentifiedImageError
     from PIL.JpegImagePlugin import jpeg_factory
 
@@ -336,7 +328,7 @@ def _fitted(image: ImageFile, longest: int) -> Image:
 def _noted_orientation(image: ImageFile) -> int:
     """EXIF's orientation, without decoding a PNG, which Pillow would do to look for notes behind the pixels."""
     if image.format == "PNG" and not {"exif", "Raw profile type exif"} & set(image.info):
-        image.info["exif"] = b""  # _has_late_notes has said that there are none
+        image.info["exif"] = b""  # _has_late_notes has found no late notes
     orientation = _orientation(image)
     return orientation if 1 <= orientation <= 8 else 1
 
@@ -362,10 +354,10 @@ def _has_late_notes(file: IO[bytes]) -> bool:
 
 
 def _orientation(image: Image) -> int:
-    """EXIF's orientation of a loaded image; 1, upright, where there is none or it is damaged."""
+    """EXIF's orientation of a loaded image; 1, upright, where it is missing or damaged."""
     try:
         return int(image.getexif().get(ORIENTATION, 1))
-    except Exception:  # the pixels are good: a damaged note beside them is no reason to refuse them
+    except Exception:  # the pixels are good: damaged metadata does not matter
         return 1
 
 

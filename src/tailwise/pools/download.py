@@ -1,10 +1,7 @@
-"""Archives, unpacked without trust: a .tar.gz or .zip in, plain files and folders below one new folder out.
+"""Downloads data sets and unpacks archives that are not trusted.
 
-Absolute names, "..", links, devices, names that come twice, and more bytes or members than allowed are refused.
-
-Data sets from the web: an address and a checksum in, a whole and verified file or folder in the user's cache out.
-
-A download grows in a .part file beside its target and goes on where it broke off; nothing is used before its checksum.
+A download grows in a .part file next to its target and is resumed; nothing is used before its checksum is verified.
+Archives with absolute names, "..", links, devices, duplicate names, or too many bytes or members are rejected.
 """
 
 from __future__ import annotations
@@ -108,7 +105,7 @@ def _checked(members: Iterator[Member], archive: Path, limits: Limits) -> Iterat
 def _name_fault(name: str) -> str:
     """Why a member's name cannot be trusted; empty where it can."""
     if not name or "\0" in name or "\\" in name or ":" in name.split("/")[0]:
-        return "which is no plain name"
+        return "which is not a plain name"
     if name.startswith("/"):
         return "an absolute path"
     return "a path out of the folder" if ".." in name.split("/") else ""
@@ -263,9 +260,9 @@ def file_checksum(path: Path, algorithm: str) -> str:
 
 def _check_address(url: str, checksum: str) -> None:
     if not url.startswith(("https://", "http://")):
-        raise BadInput(f"{url!r} is no web address; it must start with https:// or http://")
+        raise BadInput(f"{url!r} is not a web address; it must start with https:// or http://")
     if checksum.partition(":")[0] not in {"md5", "sha256"}:
-        raise BadInput(f"{checksum!r} is no checksum; write it as md5:… or sha256:…")
+        raise BadInput(f"{checksum!r} is not a checksum; write it as md5:… or sha256:…")
 
 
 def _receive(url: str, part: Path, most_bytes: int, report: Progress) -> None:
@@ -284,44 +281,44 @@ def _receive(url: str, part: Path, most_bytes: int, report: Progress) -> None:
                 os.fsync(file.fileno())
     except HTTPError as error:
         error.close()
-        if error.code != NOTHING_LEFT:  # then the checksum tells whether the part is the whole
+        if error.code != NOTHING_LEFT:  # then the checksum shows whether the part is complete
             raise
 
 
 def _blocks(answer: HTTPResponse, have: int, most_bytes: int, report: Progress) -> Iterator[bytes]:
-    """What the server sends, told to the user block by block."""
+    """What the server sends, block by block, with progress."""
     length = answer.headers.get("Content-Length", "")
     total = have + int(length) if length.isdecimal() else None
     if max(have, total or 0) > most_bytes:
         raise OSError(f"it has {total or have:,} bytes, more than the {most_bytes:,} allowed")
     name = answer.url.rpartition("/")[2]
-    report(*_told(name, have, total))
+    report(*_progress(name, have, total))
     while block := answer.read(BLOCK):
         have += len(block)
         if have > most_bytes:
             raise OSError(f"it has more than the {most_bytes:,} bytes allowed")
         yield block
-        report(*_told(name, have, total))
+        report(*_progress(name, have, total))
     if total is not None and have < total:
         raise OSError(f"the connection ended after {have:,} of {total:,} bytes")
 
 
-def _told(name: str, have: int, total: int | None) -> tuple[float, str]:
+def _progress(name: str, have: int, total: int | None) -> tuple[float, str]:
     if total is None:
         return 0.0, f"{name}: {have / MEGABYTE:.1f} MB"
     return have / max(total, 1), f"{name}: {have / MEGABYTE:.1f} of {total / MEGABYTE:.1f} MB"
 
 
 def _unpack_whole(archive: Path, final: Path, limits: Limits) -> None:
-    """Unpack beside, then rename the one folder that is wanted."""
-    beside = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
+    """Unpack into a temporary folder, then rename the one folder that is wanted."""
+    partial = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
     try:
-        unpack(archive, beside, limits)
-        if not (beside / final.name).is_dir():
+        unpack(archive, partial, limits)
+        if not (partial / final.name).is_dir():
             raise BadFile(f"{archive} holds no folder {final.name}; is it the right archive?")
-        (beside / final.name).rename(final)
+        (partial / final.name).rename(final)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""Features that some backbone computed before, from .npz, a folder of .npy or .parquet: float32 (N, d) with labels.
+"""Features computed elsewhere, from .npz, a folder of .npy or .parquet: float32 (N, d) with labels.
 
-Arrays are named x_train, y_train, x_test, y_test and perhaps class_names; nothing is ever unpickled.
+Arrays are named x_train, y_train, x_test, y_test and optionally class_names; nothing is unpickled.
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
-"""Which images a folder holds and what they show: class folders or a CSV in, names with labels and splits out.
+"""Any folder of images as a pool: class folders, train/ and test/ with class folders, or a CSV of paths and labels.
 
-Links that lead out of the folder are reported, never followed; nothing is opened but the CSV.
-
-Images that stay on the disk: a folder or a .zip with names in it in, pixels uint8 (n, size, size, 3) out when asked.
-
-Nothing is ever written there, and a .zip is read where it lies.
-
-Any folder of images as a pool: class folders, train/ and test/ with class folders, or a CSV with paths and labels.
-
-Every file is checked on loading; what cannot be used is reported with its reason and left out. Nothing is written.
+Images stay on disk, in a folder or a .zip, and are decoded when they are read. Every file is checked on loading; what
+cannot be used is reported with its reason. Links that lead out of the folder are not followed. Nothing is written.
 """
 
 from __future__ import annotations
@@ -65,7 +58,7 @@ class Listing:
 
 
 def list_images(path: Path) -> Listing:
-    """List a folder of class folders, a folder with labels.csv, or a CSV file beside its images."""
+    """List a folder of class folders, a folder with labels.csv, or a CSV file next to its images."""
     table = path if path.is_file() else path / CSV_NAME
     if table.is_file():
         return _from_csv(table)
@@ -106,7 +99,7 @@ def _split_folders(root: Path) -> list[tuple[Path, str]]:
 
 
 def _subfolders(base: Path) -> tuple[list[Path], list[BadImage]]:
-    """The folders in a folder, ascending, and what lies beside them that cannot be used."""
+    """The folders in a folder, ascending, and other entries, which cannot be used."""
     folders, strays = [], []
     for entry in _entries(base):
         if entry.is_dir(follow_symlinks=False):

@@ -1,11 +1,7 @@
-"""Long-tailed pools with exact counts (PAPER §7): how many images each class keeps, and which.
+"""Long-tailed pools with exact counts (PAPER §7): the first labelled set, and which images each class keeps.
 
-Counts and labels in, counts and sorted indices out. Reserve the initial set first, then make the rest long-tailed.
-
-How an experiment starts (PAPER §7): labels in, indices of the first labelled set and of the long-tailed rest out.
-
-Everything depends on the seed alone: with "uniform" the labelled set is the same for every tail, and a smaller factor
-keeps some of what a larger one keeps.
+Labels in, sorted indices out. Everything depends on the seed alone: with "uniform" the labelled set is the same for
+every tail, and a smaller factor keeps a subset of what a larger one keeps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""MNIST and Fashion-MNIST from their IDX files, gzipped or not: pixels uint8 (N, 28, 28, 3) in the official order.
+"""MNIST and Fashion-MNIST from their IDX files, gzipped or not, and the handwritten digits of scikit-learn.
 
-The handwritten digits that scikit-learn carries: 1,797 images of 8×8 pixels in 10 classes, no download.
+MNIST gives pixels uint8 (N, 28, 28, 3) in the official order; the digits are 1,797 images of 8×8, without a download.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
             magic, header = file.read(4), file.read(4 * dimensions)
             shape = tuple(int(size) for size in np.frombuffer(header, ">u4")) if len(header) % 4 == 0 else ()
             if magic != bytes((0, 0, UNSIGNED_BYTES, dimensions)) or len(shape) != dimensions:
-                raise BadFile(f"{path} is no IDX file of bytes in {dimensions} dimensions")
+                raise BadFile(f"{path} is not an IDX file of bytes in {dimensions} dimensions")
             if prod(shape) > MOST_BYTES:
                 raise BadFile(f"{path} claims the shape {shape}, more than the {MOST_BYTES:,} bytes allowed")
             content = file.read(prod(shape) + 1)
@@ -111,7 +111,6 @@ def _find(folder: Path, prefix: str, rest: str, name: str) -> Path:
     raise BadFile(f"no {name} at {folder}: {official} or {official}.gz is missing; put the four IDX files there")
 
 
-NAMES = tuple(str(digit) for digit in range(10))
 BRIGHTEST = 16.0
 TEST_PER_CLASS = 40
 SPLIT_SEED = 0  # which digits are tested on is part of the data set, not of an experiment
@@ -127,7 +126,7 @@ def load_digits() -> LabelledImages:
     from sklearn.datasets import load_digits as bundled
 
     features, labels = bundled(return_X_y=True)
-    return LabelledImages((features / BRIGHTEST).astype(np.float32), labels.astype(np.int64), NAMES)
+    return LabelledImages((features / BRIGHTEST).astype(np.float32), labels.astype(np.int64), DIGITS)
 
 
 @POOLS.register("digits")

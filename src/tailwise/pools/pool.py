@@ -1,12 +1,8 @@
-"""What a pool is made of: inputs (features or pixels, in memory or decoded when asked for) with their true labels.
+"""What a pool is: inputs (features or pixels, in memory or read when needed) with their true labels, and a registry.
 
-The identity of a pool: a digest of its images and labels, the same wherever the files are and on every machine.
-
-Arrays in memory are hashed whole. Image files are hashed whole up to `MOST_HASHED` bytes in total; beyond that their
-names and sizes count, and the bytes of `SAMPLE` files. Inputs of another kind may have a method `digest(rows)`; of
-those that have none, `SAMPLE` rows are read and hashed.
-
-The table of pools: a name and perhaps a folder in, a `Pool` out.
+Its identity is a digest of images and labels, the same on every machine. Arrays are hashed whole. Image files are
+hashed whole up to `MOST_HASHED` bytes in total; above that, their names and sizes and the bytes of `SAMPLE` files.
+Other inputs may have a method `digest(rows)`; of those without one, `SAMPLE` rows are hashed.
 """
 
 from __future__ import annotations
@@ -132,7 +128,7 @@ class Digestible(Protocol):
 def pool_content(pool: Pool) -> str:
     """The identity of a pool: that which its loader gives, else a digest of its training and test set.
 
-    >>> from .inputs import load_pool
+    >>> from tailwise.pools import load_pool
     >>> pool_content(load_pool("digits")) == pool_content(load_pool("digits"))
     True
     """
@@ -200,6 +196,7 @@ POOLS: Registry[PoolLoader] = Registry("pool")
 def load_pool(name: str, path: str | Path | None = None, **settings: Any) -> Pool:  # noqa: ANN401 - each types its own
     """Read a pool by name; `path` is where its files are, None for its usual place or where it needs none.
 
+    >>> from tailwise.pools import load_pool
     >>> load_pool("digits").train.classes
     10
     """

@@ -372,7 +372,7 @@ def test_a_large_photo_is_shown_small_and_looks_the_same() -> None:
 
 
 def test_a_page_of_what_is_no_image_says_so() -> None:
-    with pytest.raises(BadFile, match=r"cannot show the image x: the file is empty; mend it or take it out"):
+    with pytest.raises(BadFile, match=r"cannot show the image x: the file is empty; repair or remove it"):
         page_of(b"")
     with pytest.raises(BadFile, match="cannot be decoded"):
         page_of(encoded(noise(200, 200), "JPEG")[:-3000])

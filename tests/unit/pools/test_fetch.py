@@ -100,9 +100,9 @@ def test_a_missing_page_and_a_silent_port_are_told_with_the_address(site: Site, 
 
 
 def test_only_web_addresses_and_known_checksums_are_taken(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no web address"):
+    with pytest.raises(BadInput, match="is not a web address"):
         download("file:///etc/passwd", tmp_path / "x", MD5)
-    with pytest.raises(BadInput, match="is no checksum"):
+    with pytest.raises(BadInput, match="is not a checksum"):
         download("https://example.org/x", tmp_path / "x", "crc32:0")
 
 

@@ -61,10 +61,10 @@ def test_the_cache_has_a_folder_for_each(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "is no IDX file of bytes in 3 dimensions"),
-        (idx(np.zeros((2, 3, 4)))[:10], "is no IDX file"),
-        (idx(np.zeros((2, 3))), "is no IDX file"),
-        (b"\0\0\x0d\3" + idx(np.zeros((2, 3, 4)))[4:], "is no IDX file"),
+        (b"", "is not an IDX file of bytes in 3 dimensions"),
+        (idx(np.zeros((2, 3, 4)))[:10], "is not an IDX file"),
+        (idx(np.zeros((2, 3))), "is not an IDX file"),
+        (b"\0\0\x0d\3" + idx(np.zeros((2, 3, 4)))[4:], "is not an IDX file"),
         (idx(np.zeros((2, 3, 4)))[:-1], "should hold 24 bytes after its header, but holds 23"),
         (idx(np.zeros((2, 3, 4))) + b"!", "should hold 24 bytes after its header, but holds more"),
         (struct.pack(">BBBB3I", 0, 0, 8, 3, 2**32 - 1, 2**32 - 1, 1), "more than the 1,073,741,824 bytes allowed"),
