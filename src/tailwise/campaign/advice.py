@@ -1,6 +1,6 @@
-"""Is another round worth it? A campaign in; yes, no or unclear out, with sentences and the numbers behind them.
+"""Whether another round is worth it: yes, no or unclear, with sentences and the numbers behind them.
 
-"No" is never said of fewer than three measured rounds, and nothing is said that two standard errors do not bear out.
+The answer is never "no" with fewer than three measured rounds; every claim holds by two standard errors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .state import read_settings
 SMALL = 0.01  # a gain in balanced accuracy below this is not worth a round
 CLEAR = 2.0  # standard errors
 STABLE = 0.98  # kappa between the predictions of two models that mean the same
-FEW = 5  # labels of a class, below which its recall is anybody's guess
+FEW = 5  # labels of a class, below which its recall cannot be measured
 ROUNDS_FOR_NO = 3  # points of the curve
 POINTS_FOR_LAW = 3
 TRIED = 3  # rounds after which a class without labels may not be in the pool at all
@@ -126,11 +126,11 @@ def _verdict(facts: Facts, leans: Mapping[str, str]) -> tuple[str, str]:
     if leans.get("law") == "yes":
         return "yes", "The learning curve is expected to rise clearly."
     if points < ROUNDS_FOR_NO:
-        return "unclear", f"{many(points, 'measured round')} cannot tell; three are needed for more than a guess."
+        return "unclear", f"{many(points, 'measured round')} cannot show a trend; three are needed."
     flat, stable, law = (leans.get(name, "unclear") for name in ("gain", "stability", "law"))
     if flat == "no" and stable == "no" and law in ("no", "unclear"):
         return "no", "The model no longer gets better, and its predictions no longer change."
-    return "unclear", "The numbers allow either answer; another round would also tell more."
+    return "unclear", "The numbers allow either answer; another round would also show more."
 
 
 def _pool(facts: Facts) -> list[Evidence]:
@@ -177,7 +177,7 @@ def _gain(facts: Facts) -> list[Evidence]:
     images = many(measured, "labelled image")
     of_some = f" of {covered} of {many(len(curve.class_ids), 'class', 'classes')}"
     where = f"{images}{of_some if covered < len(curve.class_ids) else ''}"
-    if not curve.tells:
+    if not curve.is_measured:
         text = f"There are too few labels to measure the model: it could be asked about {where}."
         return [Evidence("gain", "unclear", text, {"images": float(measured), "classes": float(covered)})]
     level = (

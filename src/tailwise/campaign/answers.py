@@ -1,6 +1,6 @@
-"""What people say of images: answers in, events in the ledger out; decided labels, counts and conflicts back.
+"""Answers of annotators, recorded as events in the ledger: record, settle, undo, and the labels that follow.
 
-An event is added once per key, whatever a network does, and never changed; an undo is an event too.
+An event is added once per key, even if a request is repeated, and never changed; an undo is an event, too.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def settle(
     ledger: Ledger, *, key: str, image: int, annotator: str, class_id: int | None, at: int | None = None,
     source: str = "api",
 ) -> Recorded:  # fmt: skip
-    """Decide an image whose answers differ; without a class it is none of them. The last decision stands."""
+    """Decide an image whose answers differ; without a class the image is of another kind. The last decision counts."""
     kind = "settle-other" if class_id is None else "settle-label"
     return record(ledger, [Answer(key, image, annotator, kind, class_id, at, source=source)])[0]
 
@@ -122,7 +122,7 @@ def undo(
     ledger: Ledger, key: str, annotator: str, *, undoes_key: str | None = None, round_id: int | None = None,
     at: int | None = None, source: str = "api",
 ) -> Undone | None:  # fmt: skip
-    """Take back one's answer with that key, or one's last standing one (of a round); None where there is none.
+    """Take back one's answer with that key, or one's last standing one (of a round); None without such an answer.
 
     Undoing an undo says the answer again, as one's latest. One can undo what one has said oneself.
     """
@@ -297,7 +297,7 @@ def _moment(at: int | None) -> int:
     if at is None:
         return now()
     if not 0 <= at < LATEST:
-        raise BadInput(f"the time {at} is none; give microseconds since 1970, or nothing")
+        raise BadInput(f"the time {at} is invalid; give microseconds since 1970, or nothing")
     return at
 
 

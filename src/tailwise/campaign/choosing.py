@@ -83,7 +83,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class RoundOptions:
-    """How to choose the next round; what is None is taken from the settings of the campaign.
+    """How to choose the next round; options that are not given come from the settings of the campaign.
 
     Attributes
     ----------

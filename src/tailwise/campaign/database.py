@@ -65,7 +65,7 @@ def prepare_to_write(connection: sqlite3.Connection) -> None:
 
 
 def keep_log(connection: sqlite3.Connection) -> bool:
-    """Commit to a log beside the file from now on; False where the file system or somebody who reads forbids it.
+    """Commit to a log next to the file from now on; False where the file system or a reader prevents it.
 
     Readers and the writer then do not wait for each other, and a commit waits for one sync of the disk, not three.
     """
@@ -108,14 +108,14 @@ def is_ledger(connection: sqlite3.Connection) -> bool:
 
 
 def make_new(path: Path, steps: Sequence[Step], meta: dict[str, str]) -> None:
-    """A new ledger: made beside its place, then renamed into it."""
-    beside = _beside(path)
-    with closing(connect(beside, "rwc")) as connection:
+    """A new ledger: made next to its place, then renamed."""
+    part = _new_part(path)
+    with closing(connect(part, "rwc")) as connection:
         prepare_to_write(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         _take(connection, steps)
         connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", meta.items())
-    _put_in_place(beside, path)
+    _put_in_place(part, path)
 
 
 def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
@@ -128,15 +128,15 @@ def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
                 f"{path} says that it has schema 0, which no Tailwise has written; it is as it was: ask an expert"
             )
         kept = back_up(old, backups, f"before-schema-{steps[-1].number}")
-        beside = _beside(path)
+        part = _new_part(path)
         try:
-            with closing(connect(beside, "rwc")) as new:
+            with closing(connect(part, "rwc")) as new:
                 _copy_and_step(old, new, steps)
                 _check(old, new, path)
         except BaseException:
-            _remove(beside)
+            _remove(part)
             raise
-    _put_in_place(beside, path)
+    _put_in_place(part, path)
     return kept
 
 
@@ -152,24 +152,24 @@ def back_up(connection: sqlite3.Connection, folder: Path, why: str) -> Path:
     make_folder(folder)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     final = folder / f"campaign-{stamp}-{why}.sqlite"
-    beside = _beside(final)
-    with closing(connect(beside, "rwc")) as copy:
+    part = _new_part(final)
+    with closing(connect(part, "rwc")) as copy:
         connection.backup(copy)
         leave_log(copy)  # it is a copy of that setting, too
-    _put_in_place(beside, final)
+    _put_in_place(part, final)
     return final
 
 
-def _beside(path: Path) -> Path:
+def _new_part(path: Path) -> Path:
     """An empty file to become another one when it is whole; what a crash left in its place is removed."""
-    beside = path.with_name(f".{path.name}.part")
-    _remove(beside)
-    make_file(beside, like=path)
-    return beside
+    part = path.with_name(f".{path.name}.part")
+    _remove(part)
+    make_file(part, like=path)
+    return part
 
 
-def _remove(beside: Path) -> None:
-    for left in (beside, _journal(beside)):
+def _remove(part: Path) -> None:
+    for left in (part, _journal(part)):
         left.unlink(missing_ok=True)
 
 
@@ -190,11 +190,11 @@ def _check(old: sqlite3.Connection, new: sqlite3.Connection, path: Path) -> None
         )
 
 
-def _put_in_place(beside: Path, final: Path) -> None:
+def _put_in_place(part: Path, final: Path) -> None:
     """Sync and rename; the journal of the file that was there is empty, as its lock is held and it was read."""
-    _journal(beside).unlink(missing_ok=True)  # empty, since the connection was closed
-    sync(beside)
-    beside.replace(final)
+    _journal(part).unlink(missing_ok=True)  # empty, since the connection was closed
+    sync(part)
+    part.replace(final)
     sync(final.parent)
 
 
@@ -207,7 +207,7 @@ UNREADABLE = (sqlite3.DatabaseError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """How a damaged ledger can be mended."""
+    """How a damaged ledger can be repaired."""
 
     backup: Path | None  # the newest sound one
     whole: bool  # whether all answers can be read from the damaged file itself
@@ -216,9 +216,7 @@ class Remedy:
         if self.whole:
             return "write it anew from its own tables, which are whole, and keep the damaged file"
         assert self.backup is not None
-        return (
-            f"put {self.backup.name} in its place, and keep the damaged file beside it: later answers are in it alone"
-        )
+        return f"put {self.backup.name} in its place, and keep the damaged file: only it holds later answers"
 
 
 def remedy_for(folder: Path) -> Remedy | None:
@@ -230,7 +228,7 @@ def remedy_for(folder: Path) -> Remedy | None:
     return Remedy(newest, whole) if whole or newest else None
 
 
-def mend_ledger(folder: str | Path) -> Path:
+def repair_ledger(folder: str | Path) -> Path:
     """Put a sound ledger in the place of a damaged one, which is kept; gives where it is kept.
 
     It is written anew from its own tables where these are whole; else the newest sound backup takes its place.
@@ -328,7 +326,7 @@ def _is_sound(path: Path) -> bool:
 
 
 def _put_rescued_in_place(home: Path, new: Path) -> Path:
-    """Rename a file to be the ledger; the old one goes to the backups, with what SQLite keeps beside it."""
+    """Rename a file to be the ledger; the old one goes to the backups, with SQLite's files next to it."""
     ledger = home / LEDGER_FILE
     kept = home / BACKUPS / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.sqlite"
     make_folder(kept.parent)
@@ -336,9 +334,9 @@ def _put_rescued_in_place(home: Path, new: Path) -> Path:
     if ledger.exists():
         ledger.replace(kept)
     for end in ("-journal", "-wal", "-shm"):  # of the damaged file; would be played back into the new one
-        beside = home / f"{LEDGER_FILE}{end}"
-        if beside.exists():
-            beside.replace(kept.with_name(f"{kept.name}{end}"))
+        part = home / f"{LEDGER_FILE}{end}"
+        if part.exists():
+            part.replace(kept.with_name(f"{kept.name}{end}"))
     new.replace(ledger)
     sync(home)
     return kept

@@ -1,6 +1,6 @@
-"""What is wrong with a campaign, and what can be mended: a campaign in, findings out; fixes are applied when named.
+"""Finds what is wrong with a campaign, and applies fixes by name.
 
-Looking changes nothing. No fix touches what people said, or an image.
+Examining changes nothing. No fix touches an answer or an image.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .state import read_settings
 SEVERITIES = ("error", "warning", "note")
 SHOWN = 3  # names in a sentence
 ALL = "all"
-LEDGER, SCHEMA = "ledger", "schema"  # findings that are mended while the ledger is closed
+LEDGER, SCHEMA = "ledger", "schema"  # findings that are fixed while the ledger is closed
 DECISIONS = {"changed", "folders", LEDGER}  # fixes that are applied only by name
 
 
@@ -51,10 +51,10 @@ class Finding:
 
     Attributes
     ----------
-    name: of the kind of finding; what `mend` is told.
+    name: of the kind of finding, as `fix` takes it.
     what: in words, with numbers.
     severity: "error": labels are at risk; "warning": something is lost or waits; "note": good to know.
-    fix: what mending it does; None where only people can.
+    fix: what the fix does; None where only people can.
     count: how many things are concerned.
     """
 
@@ -74,7 +74,7 @@ def examine(campaign: HasLedger | Ledger) -> list[Finding]:
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def mend(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
+def fix(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
     """Apply the fixes of findings by their names; gives what is found afterwards.
 
     "all" is all but those that decide something for people: whether labels hold for changed bytes, whether a folder
@@ -83,19 +83,19 @@ def mend(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
     ledger = ledger_of(campaign)
     if LEDGER in names:
         raise BadInput(
-            f"a damaged ledger cannot be mended while it is open; close the campaign and run "
+            f"a damaged ledger cannot be repaired while it is open; close the campaign and run "
             f"`tailwise doctor {ledger.folder} --fix {LEDGER}`"
         )
     if ledger.read_only:
-        raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing to mend it")
-    there = {finding.name for finding in mendable(ledger, names)}
+        raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing to fix it")
+    there = {finding.name for finding in fixable(ledger, names)}
     for name, fix in FIXES.items():
         if name in there:
             fix(ledger)
     return examine(ledger)
 
 
-def mendable(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
+def fixable(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]:
     """What is found of these names, or of "all", and has a fix; nothing is changed."""
     given: Sequence[object] = names
     if unknown := [one for one in given if not isinstance(one, str) or (one not in FIXES and one != ALL)]:
@@ -142,7 +142,7 @@ def _check_newer(ledger: Ledger) -> list[Finding]:
         return []
     text = (
         f"the campaign has schema {schema}, written by a newer Tailwise, and this one knows {CURRENT_SCHEMA}: "
-        "it can be read, not written, and nothing can be mended; upgrade Tailwise"
+        "it can be read, not written, and nothing can be fixed; upgrade Tailwise"
     )
     return [Finding(SCHEMA, text, "warning")]
 
@@ -183,7 +183,7 @@ def _folders_away(ledger: Ledger) -> dict[int, Path]:
 
 
 def _folders_finding(ledger: Ledger, away: dict[int, Path], known: Sequence[ImageRow]) -> Finding:
-    """An unmounted disk is no reason to give up images; where another folder is there, people may say that it is."""
+    """Its disk may not be mounted: the fix is offered only if another folder is there, and applied only by name."""
     lost = many(sum(row.folder_id in away for row in known), "image")
     text = (
         f"the folder {next(iter(away.values()))} is not there, and {lost} with it; is its disk mounted? "
@@ -213,7 +213,7 @@ def _check_troubles(ledger: Ledger) -> list[Finding]:
         *_trouble("unreadable", unreadable, "that", "that", " cannot be read", "look again" if other else None, advice),
         *_trouble(
             "gone", [row for row in rows if row.id in gone], "whose file is", "whose files are",
-            " gone and of which nobody has said anything", "forget them",
+            " gone and unlabelled", "forget them",
         ),
     ]  # fmt: skip
 
@@ -230,7 +230,7 @@ def _trouble(
 
 
 def _is_worth_a_look(folder: Path, row: ImageRow) -> bool:
-    """Whether a file is back, or is not the one that could not be read; to look at the same one again is no use."""
+    """Whether a file is back, or is not the one that could not be read; the same file is not read again."""
     try:
         stamp = stamp_of(real_path(folder, row.path))
     except BadFile:  # a link that leads out of the folder
@@ -358,14 +358,14 @@ def _accept_changes(ledger: Ledger) -> None:
     accept_changed(ledger, [row["id"] for row in ledger.read("SELECT id FROM image WHERE trouble = ?", (CHANGED,))])
 
 
-def _mend_features(ledger: Ledger) -> None:
+def _repair_features(ledger: Ledger) -> None:
     for fault in _feature_faults(ledger):
         if fault.damaged:
             remove_shard(fault.path)
     embed(ledger, backbone=read_settings(ledger).backbone)
 
 
-def _mend_models(ledger: Ledger) -> None:
+def _rebuild_models(ledger: Ledger) -> None:
     for row in list_models(ledger):
         if fault_of(ledger, row) is not None:
             rebuild(ledger, row)
@@ -382,7 +382,7 @@ def _clear_leases(ledger: Ledger) -> None:
 
 
 def _clear_lock(ledger: Ledger) -> None:
-    """Nothing is left to do: whoever opens a ledger for writing has put a note of its own there."""
+    """Nothing is left to do: opening a ledger for writing replaces the note."""
 
 
 def _remove_leftovers(ledger: Ledger) -> None:
@@ -396,11 +396,11 @@ def _make_backup(ledger: Ledger) -> None:
 
 FIXES: dict[str, Callable[[Ledger], None]] = {
     "folders": _give_up_folders, "index": _index_again, "missing": _index_again, "unreadable": _index_again,
-    "changed": _accept_changes, "gone": _forget_gone, "features": _mend_features, "models": _mend_models,
+    "changed": _accept_changes, "gone": _forget_gone, "features": _repair_features, "models": _rebuild_models,
     "orphans": _remove_orphans, "lock": _clear_lock, "leases": _clear_leases, "leftovers": _remove_leftovers,
     "backup": _make_backup,
 }  # fmt: skip
-"""What can be mended, in the order in which it is: images before features, features before models."""
+"""The fixes in the order in which they are applied: images before features, features before models."""
 
 
 def _feature_faults(ledger: Ledger) -> list[ShardFault]:
@@ -414,7 +414,7 @@ def _orphans(ledger: Ledger) -> list[Path]:
 
 
 def _leftovers(ledger: Ledger) -> list[Path]:
-    """Files that a crash left beside their places; only where no other program is writing them now."""
+    """Files that a crash left next to their places; only where no other program is writing them now."""
     holder = holder_of(ledger.folder)
     if holder is not None and holder.pid != os.getpid():
         return []

@@ -96,7 +96,7 @@ def export(
 
     Parameters
     ----------
-    format: one of `FORMATS`; told by the ending of `out` where it is not given.
+    format: one of `FORMATS`; by default the one that the ending of `out` names.
     unlabelled: also the images without a label: 'other', skipped, at odds, and those that nobody has answered.
     every_answer: one record per person and image, instead of what was decided.
     with_predictions: the newest model's probabilities too.
@@ -205,7 +205,7 @@ def format_of(out: Path) -> str:
     for name in FORMATS:
         if FORMATS[name].suffix and FORMATS[name].suffix == out.suffix.lower():
             return name
-    raise BadInput(f"which format {out} is to have cannot be told from its name; take one of {', '.join(FORMATS)}")
+    raise BadInput(f"the ending of {out} does not name a format; give the format: one of {', '.join(FORMATS)}")
 
 
 def shares_of(split: float | Mapping[str, float] | None) -> Mapping[str, float]:

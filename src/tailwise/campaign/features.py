@@ -137,7 +137,7 @@ def _net_extractor(name: str) -> Extractor:
 def embed(
     ledger: Ledger, ids: IntArray | None = None, *, backbone: str = AUTO, keep: bool = True, report: Progress = unheard
 ) -> Embedding:
-    """The features of images, of all usable ones where none are named; new ones are made, and kept unless told not to.
+    """The features of images, of all usable ones where none are named; new ones are made, and kept.
 
     An image that cannot be read is quarantined with its reason and left out; so is one that is in quarantine and
     whose features are not kept. Without `keep`, or where the ledger is read-only, nothing is written.
@@ -165,7 +165,7 @@ def embed(
 
 
 def _filled(features: Features, made: dict[int, Features], size: int, folder: Path) -> Features:
-    """An array with room for what was made; it has no width yet where nothing was kept."""
+    """An array with space for what was made; it has no width yet where nothing was kept."""
     width = next((len(row) for row in made.values()), features.shape[1])
     if features.shape[1] not in (0, width):
         raise BadFile(

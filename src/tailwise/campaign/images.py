@@ -28,7 +28,7 @@ from .ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What tells, without reading it, that a file is the one it was: a rename changes the last."""
+    """Identifies an unchanged file without reading it; a rename changes the last field."""
 
     bytes: int
     mtime_ns: int
@@ -38,6 +38,7 @@ class Stamp:
     def of(cls, found: os.stat_result) -> Stamp:
         """The stamp in what the system says of a file."""
         return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
 
 SEAL_DIGITS = 16  # of an image's SHA-256
 
@@ -83,7 +84,7 @@ class Indexed:
     missing: tuple[str, ...] = ()  # files that are not there any more
     duplicates: int = 0  # of the added
     quarantined: tuple[tuple[str, str], ...] = ()  # path and reason of all files that are there and cannot be used
-    passed_over: tuple[tuple[str, int], ...] = ()  # suffixes that are no image's, with how many files
+    passed_over: tuple[tuple[str, int], ...] = ()  # other suffixes, with how many files
 
 
 def list_folders(ledger: Ledger) -> dict[int, Path]:
@@ -94,7 +95,7 @@ def list_folders(ledger: Ledger) -> dict[int, Path]:
 def folder_names(ledger: Ledger) -> dict[int, str]:
     """What a path begins with, by the id of its folder: nothing, unless two folders hold images of the same name.
 
-    Then it is the name of the folder; where two are called alike, as many parts of their paths as tell them apart.
+    Then it is the name of the folder; where two are called alike, as many parts of their paths as are needed.
     """
     rows = ledger.read("SELECT path FROM image GROUP BY path HAVING count(DISTINCT folder_id) > 1 LIMIT 1")
     folders = list_folders(ledger)
@@ -104,7 +105,7 @@ def folder_names(ledger: Ledger) -> dict[int, str]:
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """The ends of paths, of equally many parts and as few as tell them apart; none begins like another.
+    """The ends of paths, of equally many parts and as few as make them differ; none begins like another.
 
     >>> short_names([Path("/data/one"), Path("/data/two")]), short_names([Path("/a/photos"), Path("/b/photos")])
     (['one', 'two'], ['a/photos', 'b/photos'])
@@ -169,7 +170,7 @@ def locate(ledger: Ledger, name: str | PurePath) -> ImageRow:
         raise UnknownName(f"{text} is the name of {len(rows)} images, in different folders; give the whole path")
     if not rows:
         raise UnknownName(
-            f"{text[:200]!r} is no image of this campaign; name one by its path or its key, or index its folder"
+            f"{text[:200]!r} is not an image of this campaign; name one by its path or its key, or index its folder"
         )
     return image_row(rows[0])
 
@@ -284,7 +285,7 @@ class Matcher:
         self._by_name = _grouped((_normal(row.name), row) for row in rows if row.name != row.path)
 
     def find(self, record: Record, *, by_name: bool = False) -> Place | str:
-        """The image, or why there is none; `by_name` does not ask for the bytes."""
+        """The image, or why it is not found; `by_name` does not ask for the bytes."""
         if record.sha256 and not by_name:
             return self._by_bytes(record)
         named = self._named(record.path)
@@ -391,7 +392,7 @@ def real_path(root: Path, path: str) -> Path:
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """The stamp of a file, links followed; None where there is none."""
+    """The stamp of a file, links followed; None without a regular file."""
     try:
         found = path.stat()
     except (OSError, ValueError):

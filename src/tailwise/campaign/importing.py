@@ -1,7 +1,7 @@
-"""Labels that were made elsewhere: records in, answers in the ledger out, with all that did not fit listed.
+"""Imports labels that were made elsewhere, as answers in the ledger, and lists everything that did not fit.
 
-Importing twice changes nothing, and an import that was cut short is finished by importing again: an answer's key is
-made of what it says. Answers that differ from others stand beside them; nothing is resolved in silence.
+Importing twice changes nothing, and an interrupted import is finished by importing again: the key of an answer is made
+of its content. Answers that differ are kept side by side; no conflict is resolved silently.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Standing: TypeAlias = defaultdict[int, dict[str, Said]]
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """A record whose image is not in the campaign, or cannot be told."""
+    """A record whose image is not in the campaign, or ambiguous."""
 
     path: str
     reason: str
@@ -136,7 +136,7 @@ def import_file(
     rename: Mapping[str, str] | None = None, create_classes: bool = False, overwrite: bool = False,
     by_name: bool = False, dry_run: bool = False, report: Progress = unheard,
 ) -> Imported:  # fmt: skip
-    """Import a file or a folder in one of the formats, told by what it holds where it is not named.
+    """Import a file or a folder in one of the formats, by default the one that `guess_format` finds.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def import_records(
 
 
 def _new_classes(ledger: Ledger, records: Iterable[Record], options: Options, classes: Sequence[str]) -> list[str]:
-    """The classes to add, in the file's order; a name that cannot be one is told of later, with its records."""
+    """The classes to add, in the file's order; invalid names are reported later, with their records."""
     if not options.create_classes:
         return []
     known = {_folded(one.name) for one in list_classes(ledger, retired=True)}
@@ -307,7 +307,7 @@ def _disagreements(ledger: Ledger, claims: Iterable[Claim], standing: Standing) 
     decided = {row["image_id"]: ("label" if row["name"] else "other", row["name"] or "") for row in rows}
     images = {c.place.id: str(c.place) for c in claims if standing[c.place.id].get(c.annotator) == c.said}
     for image, path in images.items():
-        said = {who: what for who, what in sorted(standing[image].items()) if what[0] != "skip"}
+        said = {who: answer for who, answer in sorted(standing[image].items()) if answer[0] != "skip"}
         opinions = set(said.values()) | ({decided[image]} if image in decided else set())
         if len(opinions) > 1:
             settled = _shown(decided[image]) if image in decided else None
@@ -368,7 +368,7 @@ def _fault(name: str) -> str:
 
 
 def _folded(name: str) -> str:
-    """Classes are told apart by more than case, so labels are matched whatever theirs."""
+    """Names of classes differ by more than case, so labels are matched in any case."""
     return unicodedata.normalize("NFC", name).strip().casefold()
 
 

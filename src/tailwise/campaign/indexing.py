@@ -58,7 +58,7 @@ class Scan:
 
     files: tuple[ImageFile, ...]  # by path
     faults: tuple[tuple[str, str], ...]  # folders that are not read, and why
-    passed_over: tuple[tuple[str, int], ...]  # suffixes that are no image's, with how many
+    passed_over: tuple[tuple[str, int], ...]  # other suffixes, with how many files
 
 
 @dataclass(slots=True)
@@ -326,7 +326,7 @@ def _is_spoken_of(connection: sqlite3.Connection, number: int) -> bool:
 
 
 def _place_changed(connection: sqlite3.Connection, work: Work, one: ImageFile) -> None:
-    """A file that is no row's: the row at its path changed, unless it went elsewhere."""
+    """A file without a row of its own: the row at its path changed, unless it went elsewhere."""
     row = connection.execute(
         "SELECT id, sha256, EXISTS (SELECT 1 FROM event WHERE image_id = image.id) AS answered FROM image "
         "WHERE folder_id = ? AND path = ?",

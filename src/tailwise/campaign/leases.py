@@ -1,14 +1,8 @@
-"""The images of a round that still want answers, by rank: a round in, a temporary table of the writer out.
+"""Leases: which annotator is asked about which image of a round now, so that two people never take the same place.
 
-A skip is no answer: an image that somebody skipped still wants one of others. The table is counted from the events once
-and kept in step by triggers, so that who asks for images does not pass over all that are answered. Nothing of it is in
-the file; it is rolled back with its transaction.
-
-Who looks at which image now: a round, a person and a number in, images that nobody else is asked about out.
-
-A lease ends by itself. All is decided and written in one transaction, so two people are never given the same place.
-Leases last as long by a clock that nobody can set: when the computer's clock is set, the times in the ledger are moved
-with it. Between two processes only that clock is left to go by.
+A lease ends by itself; its time is corrected when the computer's clock is set. The images that still want answers are
+in a temporary table of the writer, filled once and kept up to date by triggers, so that leasing does not read all
+answered images. A skip does not count as an answer.
 """
 
 from __future__ import annotations
@@ -176,8 +170,7 @@ _OPEN = f"""
 WHERE NOT EXISTS (SELECT 1 FROM lease AS m WHERE m.image_id = w.image_id AND m.annotator = :me)
 """
 
-# Of those that want answers, free for :me — :me has said nothing of it, and places are left beside those who answered
-# or hold it.
+# Of those that want answers, free for :me: :me has not answered, and fewer people than wanted have answered or hold it.
 _FREE = f"""
     AND (:predicted IS NULL OR r.predicted = :predicted)
     AND NOT EXISTS (

@@ -151,10 +151,10 @@ class Ledger:
                 self._give_back(connection)
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, on the disk when the block ends; an exception inside takes all of it back.
+    def writing(self, *, dry_run: bool = False) -> Iterator[sqlite3.Connection]:
+        """One transaction, on the disk when the block ends; an exception inside or `dry_run` rolls it back.
 
-        A block within a block is a part of the outer one, and is taken back alone where it fails.
+        A block within a block is a part of the outer one, and is rolled back alone where it fails.
         """
         self._check_open()
         if self._lock is None or self._writer is None:
@@ -172,7 +172,8 @@ class Ledger:
             try:
                 yield self._writer
                 self._check_files()
-                self._writer.execute(end)
+                for statement in back if dry_run else (end,):
+                    self._writer.execute(statement)
                 self._check_files()  # what was committed to a file without a name is not saved
             except BaseException:
                 with suppress(sqlite3.OperationalError):  # a full disk has ended the transaction already
@@ -186,7 +187,7 @@ class Ledger:
     def write_ahead(self) -> bool:
         """Until it is closed, readers and the writer do not wait for each other; False where that cannot be.
 
-        Commits then go to a log beside the file, which `close` brings into it; after a crash the next writer does.
+        Commits then go to a log next to the file, which `close` brings into it; after a crash the next writer does.
         """
         self._check_open()
         if self._lock is None or self._writer is None:
@@ -219,7 +220,7 @@ class Ledger:
             self._idle.pop().close()
         if self._writer is not None:
             with suppress(sqlite3.Error, TailwiseError), self._keeping_a_copy():
-                self._check_files()  # a log beside another file is not ours to remove
+                self._check_files()  # the log of another file is not ours to remove
                 leave_log(self._writer)  # with a full disk, or while somebody reads, the log is whole and stays
             self._writer.close()
         if self._lock is not None:
@@ -234,7 +235,7 @@ class Ledger:
         self.close()
 
     def _begin(self, steps: Sequence[Step]) -> None:
-        """Check whose file it is and of which schema, mend what a crash left, and be ready to write."""
+        """Check whose file it is and of which schema, repair what a crash left, and be ready to write."""
         with _translating_errors(self.folder):
             if self._lock is not None:
                 with self._lock.turn:
@@ -264,7 +265,7 @@ class Ledger:
 
     def _check_schema(self, connection: sqlite3.Connection, newest: int) -> None:
         if not is_ledger(connection):
-            raise BadFile(f"{self.path} is no ledger of Tailwise; name the folder of a campaign")
+            raise BadFile(f"{self.path} is not a ledger of Tailwise; name the folder of a campaign")
         found = schema_of(connection)
         if found > newest and not self.read_only:
             raise NewerLedger(
@@ -306,10 +307,10 @@ class Ledger:
     def _roll_back(self) -> None:
         """A writer was killed in the middle of a commit: take its half back, which a reader cannot do."""
         try:
-            lock = take_lock(self.folder, "a reader that mends what a crash left", BUSY_SECONDS)
+            lock = take_lock(self.folder, "a reader that repairs what a crash left", BUSY_SECONDS)
         except BadFile as error:
             raise BadFile(
-                f"a program died while it wrote to {self.path}, and nothing can be written there to mend it; "
+                f"a program died while it wrote to {self.path}, and nothing can be written there to repair it; "
                 "make the folder writable, and open the campaign once"
             ) from error
         try:
@@ -357,7 +358,7 @@ class Ledger:
             return  # who writes now will notice at its end
         try:
             if self._copy is None and not self._writer.in_transaction and self.folder.is_dir():
-                with suppress(sqlite3.Error):  # somebody reads: then the log stays beside the file that is there now
+                with suppress(sqlite3.Error):  # somebody reads: then the log stays next to the file that is there now
                     empty_log(self._writer)
                 self._copy = back_up(self._writer, self.folder / BACKUPS, "replaced")
         except (sqlite3.Error, OSError):  # a full disk: the next one tries again

@@ -283,7 +283,7 @@ def model_folder(ledger: Ledger, version: str) -> Path:
 
 
 def new_version(number: int) -> str:
-    """A name for the model of a round: its number and the time, which tells two tries apart.
+    """A name for the model of a round: its number and the time, so that two tries differ.
 
     >>> new_version(3).startswith("round-3-")
     True

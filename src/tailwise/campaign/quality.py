@@ -96,7 +96,7 @@ class Curve:
     lost: int = 0
 
     @property
-    def tells(self) -> bool:
+    def is_measured(self) -> bool:
         """Whether the level means anything: two classes at least, and not a handful of images."""
         return int(np.count_nonzero(self.measured)) > 1 and int(self.measured.sum()) >= ENOUGH
 
@@ -302,7 +302,7 @@ ONE_CLASS = "all shared answers are of one class, which chance alone would expla
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A coefficient, 1 = full agreement and 0 = chance, or why there is none.
+    """A coefficient, 1 = full agreement and 0 = chance, or why it is not defined.
 
     Attributes
     ----------
@@ -336,7 +336,7 @@ class AnnotatorAgreement:
 
 
 def cohen_kappa(first: Answers, second: Answers) -> Agreement:
-    """Agreement of two people beyond what their own habits explain; None is no answer, and such images are left out.
+    """Agreement of two people beyond what their own habits explain; None is an unanswered image and left out.
 
     >>> cohen_kappa(["a", "a", "b", "b"], ["a", "b", "b", "b"]).value
     0.5

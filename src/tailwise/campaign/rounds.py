@@ -16,8 +16,8 @@ from ..types import IntArray
 from .classes import clean_annotator
 from .ledger import Ledger, now
 
-# Of answers `a` to an image `r` of a round `o`: all but skips that were said before the round. A skip is no answer, but
-# who has skipped an image is done with it for the round, and so is the round if nobody else wants it.
+# Of answers `a` to an image `r` of a round `o`: all but skips from before the round. A skip does not answer it, but
+# its annotator is not asked again in the round.
 COUNTS_IN_ROUND = "(a.kind <> 'skip' OR a.round_id >= r.round_id OR (a.round_id IS NULL AND a.at >= o.opened_at))"
 
 

@@ -1,11 +1,15 @@
-"""A campaign as one object: every verb that people and programs use, each a call of the module that does it."""
+"""The one `Campaign` that the command line, the page and Python call; each method calls the module that does the work.
+
+Methods that take long report through `report` (`tailwise.types.Progress`). With `dry_run` a method checks everything,
+returns what it would do, and writes nothing.
+"""
 
 from __future__ import annotations
 
 import os
 import uuid
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -135,7 +139,7 @@ class Campaign:
 
     @property
     def settings(self) -> Settings:
-        """What it does where it is not told otherwise."""
+        """The settings, used where a call does not name its own."""
         return read_settings(self.ledger)
 
     def configure(self, **changes: Any) -> Settings:  # noqa: ANN401 - whatever a setting holds; checked
@@ -151,13 +155,8 @@ class Campaign:
         say what would be found.
         """
         roots = folders_in_use(self.ledger) if images is None else _image_folders(images, self.folder)
-        if not dry_run:
+        with self.ledger.writing(dry_run=True) if dry_run else nullcontext():
             return _summed([index(self.ledger, root, report) for root in roots])
-        found: list[Indexed] = []
-        with suppress(_TakenBackError), self.ledger.writing():
-            found += [index(self.ledger, root, report) for root in roots]
-            raise _TakenBackError
-        return _summed(found)
 
     def status(self) -> Status:
         """How it stands, for instance `campaign.status().labelled`."""
@@ -204,7 +203,7 @@ class Campaign:
         return None if klass is None else klass.id
 
     def undo(self, annotator: str = "me", *, key: str | None = None) -> Undone | None:
-        """Take back the last answer of a person, or the answer or decision with a key; None where there is none."""
+        """Undo the last answer of a person, or the answer or decision with a key; None without an answer to undo."""
         return undo(self.ledger, uuid.uuid4().hex, annotator, undoes_key=key)
 
     def conflicts(self) -> list[Conflict]:
@@ -214,9 +213,9 @@ class Campaign:
     def settle(
         self, image: str | Path, cls: str | int | None, *, annotator: str = "me", key: str | None = None
     ) -> Recorded:  # fmt: skip
-        """Decide an image that people see differently: `campaign.settle("10.png", "owl")`; None is none of the classes.
+        """Decide an image that people see differently: `campaign.settle("10.png", "owl")`; None: not in any class.
 
-        The answers stay beside the decision, and the last decision counts.
+        The answers stay next to the decision, and the last decision counts.
         """
         row = locate(self.ledger, image)
         if not is_answered(self.ledger, row.id):
@@ -301,7 +300,7 @@ class Campaign:
         self, path: str | Path, *, format: str | None = None, annotator: str = "import", dry_run: bool = False,
         report: Progress = unheard, **options: Any,  # noqa: ANN401 - those of `importing.import_file`
     ) -> Imported:  # fmt: skip
-        """Read labels that were made elsewhere: `campaign.import_labels("labels.csv")`; told apart by its content."""
+        """Read labels that were made elsewhere: `campaign.import_labels("labels.csv")`; the format is guessed."""
         from .importing import import_file
 
         return import_file(self, path, format=format, annotator=annotator, dry_run=dry_run, report=report, **options)
@@ -315,17 +314,20 @@ class Campaign:
 
         return export(self, out, format=format, dry_run=dry_run, report=report, **options)
 
-    def doctor(self, mend: Sequence[str] = (), *, dry_run: bool = False) -> list[Finding]:
-        """Look for faults, `campaign.doctor()`, or mend those that are named; gives what is found then.
+    def doctor(
+        self, fix: Sequence[str] = (), *, dry_run: bool = False, mend: Sequence[str] = ()
+    ) -> list[Finding]:  # fmt: skip
+        """Look for faults, `campaign.doctor()`, or fix those that are named; returns what is found afterwards.
 
-        With `dry_run` nothing is mended, and what would be is given.
+        With `dry_run` nothing is changed, and the findings that would be fixed are returned. `mend` is an older name of
+        `fix`.
         """
         from . import doctor
 
-        mend = listed(mend, "mend", "a list of names of faults")
-        if dry_run and mend:
-            return doctor.mendable(self, mend)
-        return doctor.mend(self, mend) if mend else doctor.examine(self)
+        names = [*listed(fix, "fix", "a list of names of faults"), *mend]
+        if dry_run and names:
+            return doctor.fixable(self, names)
+        return doctor.fix(self, names) if names else doctor.examine(self)
 
     def advise(self) -> Advice:
         """Whether another round is worth it, `campaign.advise().worth_it`, with the evidence."""
@@ -358,10 +360,6 @@ class Campaign:
 
         check_settings("the labelling page", options, [one.name for one in fields(Options)])
         return running(self, Options(**options))
-
-
-class _TakenBackError(Exception):
-    """Ends a transaction of which nothing is to be kept."""
 
 
 def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> list[Path]:

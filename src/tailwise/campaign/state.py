@@ -22,7 +22,7 @@ ON_PIXELS = ("vaal",)  # its nets look at images, and a campaign has features
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a campaign does where it is not told otherwise."""
+    """The settings of a campaign, used where a call does not name its own."""
 
     name: str = ""  # the folder's name where it is empty
     backbone: str = "auto"  # how images become features
@@ -44,8 +44,8 @@ class Status:
     duplicates: int
     quarantined: int
     labelled: int  # decided images that can be used, of retired classes too
-    labels: Mapping[int, int]  # all decided images by class id, 0 where there are none
-    other: int  # images that are none of the classes
+    labels: Mapping[int, int]  # all decided images by class id, 0 without any
+    other: int  # images of none of the classes
     skipped: int  # images that were skipped by all who saw them
     conflicts: int
     rounds: int
@@ -135,7 +135,7 @@ def _check(settings: Settings) -> None:
     if settings.calibration not in CALIBRATIONS:
         raise BadInput(
             f"the setting calibration is {settings.calibration!r}; a campaign takes one of {', '.join(CALIBRATIONS)}: "
-            "its labels were chosen by how their images look, so their counts do not tell the class shares of the pool"
+            "its labels were chosen by how their images look, so their counts do not show the class shares of the pool"
         )
 
 

@@ -232,11 +232,11 @@ def _check_fixes(names: Sequence[str]) -> None:
 
 def _mended(home: Path, names: Sequence[str]) -> list[Finding]:
     """What is found after mending; a damaged or an older ledger comes first, and alone."""
-    from ..campaign.database import mend_ledger
-    from ..campaign.doctor import LEDGER, SCHEMA, diagnose, mend
+    from ..campaign.database import repair_ledger
+    from ..campaign.doctor import LEDGER, SCHEMA, diagnose, fix
 
     if LEDGER in names:
-        mend_ledger(home)
+        repair_ledger(home)
         return diagnose(home)
     with opened(home, "`tailwise doctor`") as campaign:  # which brings an older ledger up to date
-        return mend(campaign, [name for name in names if name != SCHEMA])
+        return fix(campaign, [name for name in names if name != SCHEMA])

@@ -1,9 +1,4 @@
-"""What a format is: labels as records in, files out, and back. Nothing here knows a ledger.
-
-Names that any file system takes: a class or a file name in, a name for a folder or a copy out, no two alike.
-
-The check before one file is written: that its place is free, or holds an earlier export of ours.
-"""
+"""What a format is: how it is registered and guessed, its records, and names that every file system accepts."""
 
 from __future__ import annotations
 
@@ -54,7 +49,7 @@ class Record:
 
     @property
     def answered(self) -> bool:
-        """Whether anybody has said anything."""
+        """Whether anybody has answered."""
         return self.kind != "label" or self.label is not None
 
 
@@ -177,7 +172,7 @@ def from_iso(text: str) -> int:
         zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return (zoned - EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError) as error:
-        raise BadInput(f"{text!r} is no time such as 2023-11-14T22:13:20Z") from error
+        raise BadInput(f"{text!r} is not a time like 2023-11-14T22:13:20Z") from error
 
 
 def all_classes(classes: Sequence[str], records: Iterable[Record]) -> tuple[str, ...]:
@@ -211,7 +206,7 @@ UNLABELLED = "_unlabelled"
 NO_CLASS = {OTHER, UNLABELLED, "_unlabeled", "no_label"}
 WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
 FORBIDDEN = re.compile(r'[/\\:*?"<>|\x00-\x1f\x7f]')
-MOST_BYTES = 180  # file systems take 255: this leaves room for a number and an ending
+MOST_BYTES = 180  # file systems take 255: this leaves space for a number and an ending
 MOST_ENDING = 20
 
 
@@ -289,7 +284,7 @@ HEAD = 4096
 
 
 def check_file(out: Path, suffix: str, ours: bytes) -> None:
-    """Refuse a place that cannot be written, or whose file does not begin like ours: `ours` must be in its head."""
+    """Reject a place that cannot be written, or a file that we did not write: `ours` must be in its first bytes."""
     if out.suffix.lower() != suffix:
         raise BadInput(f"cannot write {out.name!r}: its name must end in {suffix}")
     head = _head(out)

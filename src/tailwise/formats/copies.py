@@ -227,7 +227,7 @@ def listed_records(folder: Path) -> list[tuple[str, Record]]:
     path = folder / RECORDS
     about = read_classes_file(folder / CLASSES_FILE)
     if about is None or not about.format or not path.is_file():
-        return []  # a file of that name from elsewhere is none of ours
+        return []  # a file of that name that we did not write
     table = parse_csv(read_text(path), str(path))
     if about.records != len(table.rows):
         raise BadFile(f"{path} has {len(table.rows)} rows, but {about.records} were written; {CUT}")
@@ -253,7 +253,7 @@ def class_tree(
 ) -> tuple[list[Found], list[str]]:
     """Images in class folders, perhaps below train/, test/ …; `folders` says which class an odd folder is.
 
-    Whether the uppermost folders are splits is told by their names where it is not known.
+    Without `split`, the names of the uppermost folders decide whether they are splits.
     """
     names = [file.split("/") for file in files]
     split = has_splits(names) if split is None else split

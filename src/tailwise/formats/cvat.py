@@ -1,10 +1,7 @@
-"""CVAT's "ImageNet 1.0": a .zip of class folders, or the lists default.txt and synsets.txt; read as CVAT exports them.
+"""The formats of CVAT: "ImageNet 1.0" (archives of class folders or lists) and "CVAT for images 1.1" (one XML file).
 
-We write both: imagenet.zip makes a new dataset, annotations.zip labels the images of a task that CVAT has already.
-
-CVAT's "CVAT for images 1.1": one XML file with an <image> per image and a <tag> per label.
-
-What CVAT has no place for stands in attributes and elements that it passes over: who, when, 'other' and 'skip'.
+Of the first we write both forms: imagenet.zip makes a new dataset, annotations.zip labels an existing task.
+What CVAT cannot store (annotator, time, 'other', 'skip') is written in attributes and elements that it ignores.
 """
 
 from __future__ import annotations
@@ -163,7 +160,7 @@ def _read_ours(path: Path, images: Path) -> Loaded:
 
 
 def _read_archive(archive: ZipFile) -> Loaded:
-    """Names are enough to tell the labels; nothing is unpacked."""
+    """The names in the archive hold the labels; nothing is unpacked."""
     names = sorted(info.filename for info in archive.infolist() if not info.is_dir())
     texts = [name for name in names if "/" not in name and name.endswith(".txt")]
     if texts:
@@ -348,7 +345,7 @@ def _size(origin: Path) -> tuple[str, str]:
 
 
 def _machine_made(image: Element) -> list[str]:
-    """What is told of tags that a model has made; they are left out, and those of people count."""
+    """One problem per tag that a model has made; such tags are left out."""
     labels = [tag.get("label") for tag in image.findall("tag") if tag.get("source") == BY_MACHINE]
     return [
         f"{image.get('name')}: the tag {label} was made by a model (source=auto), not by a person" for label in labels

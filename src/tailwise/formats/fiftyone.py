@@ -104,7 +104,7 @@ def _parsed(content: object, path: Path, known: tuple[str, ...]) -> tuple[tuple[
 
 
 def _label(target: object, classes: Sequence[str]) -> tuple[str | None, str]:
-    """The class that is meant, and what is wrong if none can be told."""
+    """The class, and what is wrong if it cannot be read."""
     if isinstance(target, list):
         if len(target) > 1:
             return None, f"{len(target)} labels, but an image has one class here"

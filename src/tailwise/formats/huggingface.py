@@ -95,7 +95,7 @@ def _value(column: str, cell: str) -> object:
 
 
 def _split_records(root: Path, table: str) -> Iterator[Record]:
-    """The records of one metadata file; images that lie beside it are known by their bytes."""
+    """The records of one metadata file; images next to it are identified by their bytes."""
     home, _, _ = table.rpartition("/")
     path = root / table
     text = read_text(path)
@@ -118,14 +118,14 @@ def _json_table(text: str, name: str) -> Table:
     lines = list(json_lines(text, name))
     for number, line in lines:
         if not isinstance(line, dict):
-            raise BadFile(f"line {number} of {name} is no JSON object")
+            raise BadFile(f"line {number} of {name} is not a JSON object")
     found: list[tuple[int, Mapping[str, object]]] = [(n, line) for n, line in lines if isinstance(line, dict)]
     header = list(dict.fromkeys(key for _, line in found for key in line))
     return Table(name, header, [(n, [_cell(line.get(key)) for key in header]) for n, line in found])
 
 
 def _cell(value: object) -> str:
-    """A value as a cell; lists and objects, such as boxes, are none of ours."""
+    """A value as a cell; lists and objects, such as boxes, are left out."""
     if isinstance(value, str):
         return value
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""

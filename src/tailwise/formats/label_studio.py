@@ -1,8 +1,6 @@
-"""One task of a Label Studio export as records: JSON with annotations, or JSON_MIN with one annotation spread out.
+"""Label Studio: tasks with annotations and predictions, and the labelling configuration; exports as JSON or JSON_MIN.
 
-Label Studio: tasks with predictions and annotations, and the labelling configuration; exports as JSON or JSON_MIN.
-
-Label Studio keeps a task's data, so our note there finds the image again whatever became of its address.
+Label Studio keeps a task's data, so the note that we write there identifies the image even if its address changes.
 """
 
 from __future__ import annotations
@@ -122,7 +120,7 @@ def _address(data: Json) -> str | None:
 
 
 def _guess(task: Json) -> tuple[dict[str, float] | None, str]:
-    """The first prediction that is a choice with a score; foreign ones that are not are no concern of ours."""
+    """The first prediction that is a choice with a score; others are ignored."""
     for item in _list(task.get("predictions")):
         if isinstance(item, dict) and item.get("score") is not None:
             try:
@@ -166,7 +164,7 @@ def _choice(result: Sequence[object]) -> str:
 
 
 def _person(who: object) -> str:
-    """A name for whoever has answered: Label Studio gives a number or a person's details."""
+    """The name of the annotator: Label Studio gives a number or a person's details."""
     if isinstance(who, dict):
         named = who.get("email") or who.get("username")
         return str(named) if named else _person(who.get("id"))
@@ -182,7 +180,7 @@ def _from_min(task: Json) -> Json:
     named = [rest[key] for key in CHOICE_KEYS if key in rest]
     chosen = named or [value for value in rest.values() if _is_choice(value)]
     if len(chosen) > 1 and not named:
-        raise BadInput(f"which of {', '.join(rest)} is the class cannot be told; export as JSON instead")
+        raise BadInput(f"which of {', '.join(rest)} is the class is unclear; export as JSON instead")
     result = [{"type": "choices", "value": _spread(value)} for value in chosen[:1]]
     return {"result": result, "completed_by": task.get("annotator"), "created_at": task.get("created_at")}
 
@@ -197,7 +195,7 @@ def _spread(value: object) -> Json:
 
 def _share(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise BadInput(f"the score {value!r} is no probability between 0 and 1")
+        raise BadInput(f"the score {value!r} is not a probability between 0 and 1")
     return float(value)
 
 
@@ -247,7 +245,7 @@ class LabelStudio:
         problems: list[str] = []
         for number, item in enumerate(items, start=1):
             if not isinstance(item, dict):
-                raise BadFile(f"{tasks} is not as Label Studio writes it: item {number} is no task")
+                raise BadFile(f"{tasks} is not as Label Studio writes it: item {number} is not a task")
             found, faults = task_records(item, number, known)
             records += [_renamed(record, called) for record in found]
             problems += faults

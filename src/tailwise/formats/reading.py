@@ -1,8 +1,7 @@
-"""Files from elsewhere, read without trust: bytes in, text, JSON or XML out, or an error that names the line.
+"""Reads files from other programs without trusting them: text, JSON, XML, .zip, and our own classes.json.
 
-Nothing is expanded, followed or fetched; a file that was cut off is told from one that is empty.
-
-classes.json: which classes there are, in which order, in which folders; the mark of our own exports.
+Nothing is expanded, followed or downloaded; errors name the line. classes.json marks our exports and holds
+the classes in order.
 """
 
 from __future__ import annotations
@@ -81,13 +80,13 @@ def json_of(text: str, name: str) -> object:
         if HALF_CHARACTER.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise BadFile(f"{name} is no JSON: {error.msg} in line {error.lineno}; {CUT}") from error
+        raise BadFile(f"{name} is not valid JSON: {error.msg} in line {error.lineno}; {CUT}") from error
     except UnicodeEncodeError as error:
         raise BadFile(f"{name} holds half a character (a lone surrogate), which no file can carry") from error
     except RecursionError as error:
         raise BadFile(f"{name} is nested too deeply to be a file of labels") from error
     except ValueError as error:
-        raise BadFile(f"{name} is no JSON: {error}") from error
+        raise BadFile(f"{name} is not valid JSON: {error}") from error
     return value
 
 
@@ -131,7 +130,7 @@ def xml_of(content: bytes, name: str) -> Element:
     except BadFile:
         raise
     except (expat.ExpatError, ValueError, LookupError) as error:
-        raise BadFile(f"{name} is no XML: {error}; {CUT}") from error
+        raise BadFile(f"{name} is not valid XML: {error}; {CUT}") from error
     return builder.close()
 
 
@@ -157,7 +156,7 @@ def member(archive: ZipFile, name: str) -> bytes:
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 CLASSES_FILE = "classes.json"
@@ -173,7 +172,7 @@ class ClassesFile:
     classes: tuple[str, ...]
     records: int = 0
     folders: Mapping[str, str] = field(default_factory=dict)  # class → the folder with its images
-    files: tuple[str, ...] = ()  # what was written besides images, classes.json and records.csv
+    files: tuple[str, ...] = ()  # files other than images, classes.json and records.csv
 
     def encoded(self) -> bytes:
         """The file."""

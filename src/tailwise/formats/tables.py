@@ -1,10 +1,7 @@
-"""Records as a table: the columns path, label, kind, split, annotator, time, model_version, prob_…, sha256, and back.
+"""Tables with a row per record: CSV with the classes in a file next to it, Parquet with the classes in its metadata.
 
-Cells are text; a table from elsewhere needs no more than a path and a label under one of their usual names.
-
-One CSV with a row per record, and beside it the classes in order; what spreadsheets and scripts read.
-
-One Parquet file with the columns of the CSV, typed, and the classes in order in its metadata.
+The columns are path, label, kind, split, annotator, time, model_version, prob_…, sha256; a table from elsewhere needs
+only a path and a label under one of their usual names.
 """
 
 from __future__ import annotations
@@ -117,7 +114,7 @@ def csv_of(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bytes:
 
 
 def parse_csv(text: str, name: str) -> Table:
-    """A CSV with , ; or a tab between its cells, which is told by the header."""
+    """A CSV with , ; or a tab between its cells, as the header shows."""
     first, _, rest = text.partition("\n")
     named = re.fullmatch(r"sep=(.)\r?", first)  # a first line that only a spreadsheet understands
     body = rest if named else text
@@ -133,7 +130,7 @@ def parse_csv(text: str, name: str) -> Table:
                 rows.append((begins + 1 + skipped, _fitted(cells, len(header), begins + 1 + skipped, name)))
             begins = reader.line_num
     except csv.Error as error:
-        raise BadFile(f"{name} is no CSV: {error} in line {reader.line_num + skipped}; {CUT}") from error
+        raise BadFile(f"{name} is not valid CSV: {error} in line {reader.line_num + skipped}; {CUT}") from error
     if rows and not rows[-1][1][-1] and not body.endswith(("\n", "\r")):  # what a cut after a separator leaves
         raise BadFile(f"the last line of {name} has no end and no last cell; {CUT} If not, end the line")
     return Table(name, header, rows)
@@ -238,7 +235,7 @@ def share_of(text: str) -> float:
     except ValueError:
         share = math.nan
     if not 0 <= share <= 1:
-        raise BadInput(f"{text!r} is no probability between 0 and 1")
+        raise BadInput(f"{text!r} is not a probability between 0 and 1")
     return share
 
 
@@ -276,7 +273,7 @@ class Csv:
         check_file(classes_path(out), ".json", b'"tailwise"')
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:  # noqa: ARG002 - no image is copied
-        """Write the table, and beside it the order of the classes, which no CSV can hold."""
+        """Write the table, and next to it the order of the classes, which no CSV can hold."""
         kept = list(records)
         names = all_classes(classes, kept)
         self.check(out)

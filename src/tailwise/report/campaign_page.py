@@ -139,7 +139,7 @@ def _numbers(story: Story) -> str:
 
 def _level(curve: Curve | None) -> tuple[str, str]:
     """The balanced accuracy, where enough was measured, and of which classes, where not of all."""
-    level = curve.points[-1].balanced_accuracy if curve is not None and curve.points and curve.tells else None
+    level = curve.points[-1].balanced_accuracy if curve is not None and curve.points and curve.is_measured else None
     if curve is None or level is None:
         return DASH, "balanced accuracy"
     covered, classes = int((curve.measured > 0).sum()), len(curve.class_ids)

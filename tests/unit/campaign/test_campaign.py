@@ -124,7 +124,7 @@ def test_a_key_makes_an_answer_repeatable(campaign: Campaign) -> None:
 @pytest.mark.parametrize(
     ("image", "name", "error", "says"),
     [
-        ("9.png", "owl", UnknownName, "'9.png' is no image of this campaign"),
+        ("9.png", "owl", UnknownName, "'9.png' is not an image of this campaign"),
         ("1.png", "eagle", UnknownName, "no class is called 'eagle'; the classes are owl, kite"),
         ("1.png", "kite", BadInput, "the class 'kite' is retired; restore it"),
     ],

@@ -21,8 +21,8 @@ from PIL import Image
 
 from tailwise.campaign.answers import settle
 from tailwise.campaign.choosing import RoundOptions, next_round
-from tailwise.campaign.database import mend_ledger, restore_backup, sound_backups
-from tailwise.campaign.doctor import FIXES, Finding, diagnose, examine, mend
+from tailwise.campaign.database import repair_ledger, restore_backup, sound_backups
+from tailwise.campaign.doctor import FIXES, Finding, diagnose, examine, fix
 from tailwise.campaign.features import embed
 from tailwise.campaign.images import locate, usable_images
 from tailwise.campaign.leases import lease
@@ -67,7 +67,7 @@ def test_nothing_is_found_in_a_healthy_campaign_and_looking_changes_nothing(stud
     before = tree(studio.ledger.folder)
     assert examine(studio.campaign) == []
     assert tree(studio.ledger.folder) == before
-    assert mend(studio.campaign, ["all"]) == []
+    assert fix(studio.campaign, ["all"]) == []
     assert diagnose(studio.ledger.folder) == []
 
 
@@ -76,7 +76,7 @@ def test_files_that_moved_or_went_are_found_before_anybody_indexes(studio: Any) 
     (studio.photos / "a-001.png").unlink()
     found = only(examine(studio.campaign))
     assert (found.name, found.count, found.severity) == ("index", 2, "warning")
-    left = only(mend(studio.campaign, ["index"]))
+    left = only(fix(studio.campaign, ["index"]))
     assert (left.name, left.count) == ("missing", 1)
     assert locate(studio.ledger, "renamed.png").id == 1
     Image.new("RGB", (4, 4), (9, 9, 9)).save(studio.photos / "a-005.png")  # another picture, under a known name
@@ -90,7 +90,7 @@ def test_a_missing_file_that_came_back_is_mended(studio: Any) -> None:  # noqa: 
     studio.campaign.index()
     assert only(examine(studio.campaign)).what == "1 image whose file is missing: a-001.png"
     away.rename(studio.photos / "a-001.png")
-    assert mend(studio.campaign, ["missing"]) == []
+    assert fix(studio.campaign, ["missing"]) == []
     assert len(usable_images(studio.ledger)) == 20
 
 
@@ -99,8 +99,8 @@ def test_bytes_that_changed_under_a_label_are_accepted_only_by_name(studio: Any)
     studio.campaign.index()
     found = only(examine(studio.campaign))
     assert (found.name, found.severity) == ("changed", "warning")
-    assert names(mend(studio.campaign, ["all"])) == ["changed"]
-    assert mend(studio.campaign, ["changed"]) == []
+    assert names(fix(studio.campaign, ["all"])) == ["changed"]
+    assert fix(studio.campaign, ["changed"]) == []
     assert locate(studio.ledger, "a-000.png").usable
 
 
@@ -111,14 +111,14 @@ def test_unreadable_images_are_named_with_their_reason_and_looked_at_again(studi
     assert found.name == "unreadable"
     assert found.what.startswith("1 image that cannot be read: broken.png (it is no JPEG")
     Image.new("RGB", (8, 8), (200, 1, 1)).save(studio.photos / "broken.png")
-    assert mend(studio.campaign, ["unreadable"]) == []
+    assert fix(studio.campaign, ["unreadable"]) == []
 
 
 def test_a_folder_that_is_not_mounted_is_one_finding_and_no_fix_is_offered(studio: Any) -> None:  # noqa: ANN401
     studio.photos.rename(studio.photos.with_name("away"))
     found = only(examine(studio.campaign))
     assert (found.name, found.severity, found.fix) == ("folders", "error", None)
-    assert len(mend(studio.campaign, ["all"])) == 1
+    assert len(fix(studio.campaign, ["all"])) == 1
     assert len(usable_images(studio.ledger)) == 20
 
 
@@ -132,7 +132,7 @@ def test_after_the_images_have_moved_the_old_folder_is_no_concern(studio: Any, t
     assert examine(studio.campaign) == []
     (tmp_path / "moved" / "broken.png").write_bytes(b"not a picture")
     studio.campaign.index()
-    assert names(mend(studio.campaign, ["all"])) == ["unreadable"]
+    assert names(fix(studio.campaign, ["all"])) == ["unreadable"]
 
 
 def test_what_could_never_be_read_does_not_keep_an_old_folder_in_use(studio: Any, tmp_path: Path) -> None:  # noqa: ANN401
@@ -144,7 +144,7 @@ def test_what_could_never_be_read_does_not_keep_an_old_folder_in_use(studio: Any
     studio.campaign.index()  # of the folders that are in use
     found = only(examine(studio.campaign))
     assert (found.name, found.severity, found.count) == ("gone", "note", 1)
-    assert mend(studio.campaign, ["all"]) == []
+    assert fix(studio.campaign, ["all"]) == []
     assert len(usable_images(studio.ledger)) == 20
 
 
@@ -155,8 +155,8 @@ def test_people_may_say_that_a_folder_is_gone_for_good_where_another_is_there(st
     found = only(examine(studio.campaign))
     assert (found.name, found.severity, found.count) == ("folders", "error", 1)
     assert "and 1 image with it; is its disk mounted?" in found.what
-    assert names(mend(studio.campaign, ["all"])) == ["folders"]
-    left = only(mend(studio.campaign, ["folders"]))
+    assert names(fix(studio.campaign, ["all"])) == ["folders"]
+    left = only(fix(studio.campaign, ["folders"]))
     assert (left.name, left.what, left.fix) == ("missing", "1 image whose file is missing: a-000.png", None)
     studio.campaign.index()
     assert len(studio.campaign.labels()) == 4
@@ -177,8 +177,8 @@ def test_images_that_are_gone_and_of_which_nobody_has_spoken_are_forgotten(studi
     (studio.photos / unasked.path).unlink()
     studio.campaign.index()
     found = only(examine(studio.campaign))
-    assert found.what == f"1 image whose file is gone and of which nobody has said anything: {unasked.path}"
-    assert mend(studio.campaign, ["gone"]) == []
+    assert found.what == f"1 image whose file is gone and unlabelled: {unasked.path}"
+    assert fix(studio.campaign, ["gone"]) == []
     assert studio.campaign.status().images == 19
 
 
@@ -203,7 +203,7 @@ def test_damaged_features_are_found_and_made_again(studio: Any, damage: str) -> 
     }[damage]()
     assert only(examine(studio.campaign)).name == "features"
     assert only(examine(studio.campaign)).name == "features"  # looking has removed nothing
-    assert mend(studio.campaign, ["features"]) == []
+    assert fix(studio.campaign, ["features"]) == []
     again = embed(studio.ledger, backbone="simple")
     assert again.made == 0
     assert np.array_equal(again.features, before)
@@ -238,7 +238,7 @@ def test_damaged_models_are_found_and_made_again(studio: Any, damage: str) -> No
         hurt(next(folder.glob("*.safetensors")), 0.9)
     found = only(examine(studio.campaign))
     assert (found.name, found.count) == ("models", 1)
-    assert mend(studio.campaign, ["models"]) == []
+    assert fix(studio.campaign, ["models"]) == []
     assert load(studio.ledger, row.version).rebuilt == ""
 
 
@@ -247,7 +247,7 @@ def test_models_of_no_round_are_removed(studio: Any) -> None:  # noqa: ANN401
     shutil.copytree(next(folder.iterdir()), folder / "round-9-abc")
     found = only(examine(studio.campaign))
     assert (found.name, found.severity) == ("orphans", "note")
-    assert mend(studio.campaign, ["orphans"]) == []
+    assert fix(studio.campaign, ["orphans"]) == []
     assert len(list(folder.iterdir())) == 1
 
 
@@ -256,14 +256,14 @@ def test_features_and_models_and_images_are_mended_together(studio: Any) -> None
     hurt(next(path for path in (studio.ledger.folder / "features").rglob("*.npy") if ".keys" not in path.name), 0.9)
     (studio.photos / "b-003.png").rename(studio.photos / "moved.png")
     assert sorted(names(examine(studio.campaign))) == ["features", "index", "models"]
-    assert mend(studio.campaign, ["all"]) == []
+    assert fix(studio.campaign, ["all"]) == []
 
 
 def test_ended_leases_are_cleared(studio: Any) -> None:  # noqa: ANN401
     lease(studio.ledger, 1, "ann", 2, seconds=60, at=1_000_000)
     found = only(examine(studio.campaign))
     assert (found.name, found.count) == ("leases", 2)
-    assert mend(studio.campaign, ["leases"]) == []
+    assert fix(studio.campaign, ["leases"]) == []
 
 
 def test_conflicts_and_copies_with_different_labels_wait_for_people(studio: Any) -> None:  # noqa: ANN401
@@ -285,14 +285,14 @@ def test_files_that_a_crash_left_half_written_are_removed(studio: Any) -> None: 
     left = studio.ledger.folder / "features" / "simple-1" / ".x.npy.0123.part"
     left.write_bytes(b"half")
     assert only(examine(studio.campaign)).name == "leftovers"
-    assert mend(studio.campaign, ["leftovers"]) == []
+    assert fix(studio.campaign, ["leftovers"]) == []
     assert not left.exists()
 
 
 def test_answers_without_a_backup_are_told(studio: Any) -> None:  # noqa: ANN401
     shutil.rmtree(studio.ledger.folder / "backups")
     assert only(examine(studio.campaign)).name == "backup"
-    assert mend(studio.campaign, ["backup"]) == []
+    assert fix(studio.campaign, ["backup"]) == []
     assert len(sound_backups(studio.ledger.folder)) == 1
 
 
@@ -319,7 +319,7 @@ def test_a_lock_that_is_held_and_one_that_was_left_behind(studio: Any) -> None: 
     left = only(diagnose(folder))
     assert (left.name, left.severity) == ("lock", "note")
     with Ledger.open(folder) as ledger:
-        assert mend(ledger, ["lock"]) == []
+        assert fix(ledger, ["lock"]) == []
     assert diagnose(folder) == []
 
 
@@ -377,7 +377,7 @@ def test_a_damaged_ledger_that_opens_is_mended_from_its_tables_or_by_a_backup(
     assert (found.name, found.severity) == ("ledger", "error")
     assert ("put campaign-" if lost else "write it anew from its own tables") in (found.fix or "")
     assert (folder / "campaign.sqlite").read_bytes() == damaged != before  # looking changes nothing
-    kept = mend_ledger(folder)
+    kept = repair_ledger(folder)
     assert kept.read_bytes() == damaged
     with Ledger.open(folder) as ledger:
         assert ledger.read("SELECT count(*) FROM current_label")[0][0] == said - lost
@@ -386,7 +386,7 @@ def test_a_damaged_ledger_that_opens_is_mended_from_its_tables_or_by_a_backup(
 
 def test_a_damaged_ledger_is_not_mended_while_it_is_open(studio: Any) -> None:  # noqa: ANN401
     with pytest.raises(BadInput, match=r"close the campaign and run `tailwise doctor .* --fix ledger`"):
-        mend(studio.campaign, ["ledger"])
+        fix(studio.campaign, ["ledger"])
 
 
 def set_schema(folder: Path, number: int) -> None:
@@ -461,11 +461,11 @@ def test_a_folder_without_a_campaign_is_told(tmp_path: Path) -> None:
 
 def test_unknown_names_and_read_only_campaigns_are_refused(studio: Any) -> None:  # noqa: ANN401
     with pytest.raises(UnknownName, match="'teeth' is an unknown fix"):
-        mend(studio.campaign, ["teeth"])
+        fix(studio.campaign, ["teeth"])
     with Ledger.open(studio.ledger.folder, read_only=True) as reader:
         assert examine(reader) == []
         with pytest.raises(BadInput, match="opened read-only"):
-            mend(reader, ["all"])
+            fix(reader, ["all"])
 
 
 def test_every_fix_that_is_offered_can_be_asked_for(studio: Any) -> None:  # noqa: ANN401

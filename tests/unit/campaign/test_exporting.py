@@ -134,7 +134,7 @@ def test_a_moved_and_renamed_folder_of_images_is_still_known_by_its_bytes(make_s
 def test_the_format_is_told_by_the_ending_or_asked_for(ledger: Ledger, tmp_path: Path) -> None:
     assert write_export(ledger, tmp_path / "x.xml").format == "cvat-xml"
     assert write_export(ledger, tmp_path / "x.parquet").format == "parquet"
-    with pytest.raises(BadInput, match="cannot be told from its name; take one of csv, "):
+    with pytest.raises(BadInput, match="does not name a format; give the format: one of csv, "):
         export(ledger, tmp_path / "folder")
     with pytest.raises(UnknownName, match="did you mean 'folders'"):
         export(ledger, tmp_path / "folder", format="folder")

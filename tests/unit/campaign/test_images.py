@@ -325,7 +325,7 @@ def test_images_are_located_by_key_by_path_and_by_whole_path(
     for name in (row.key, row.path, photos / row.path, "er/c.bmp", tmp_path / "alias" / row.path):
         assert locate(empty, name) == row
     for name in ("c.bmp", "nothing", "../../../etc/passwd", "/etc/passwd", "", "\0", "a" * 10_000, "caf\udce9"):
-        with pytest.raises(UnknownName, match="is no image of this campaign"):
+        with pytest.raises(UnknownName, match="is not an image of this campaign"):
             locate(empty, name)
     for key in ("0" * 16, 99, "\udce9", 10**30):
         with pytest.raises(UnknownName, match="no image has the"):

@@ -57,7 +57,7 @@ def test_what_is_no_campaign_is_told(home: Path) -> None:
     home.mkdir()
     sqlite3.connect(home / LEDGER_FILE).execute("CREATE TABLE mine (x)").connection.close()
     for read_only in (True, False):
-        with pytest.raises(BadFile, match="is no ledger of Tailwise"):
+        with pytest.raises(BadFile, match="is not a ledger of Tailwise"):
             Ledger.open(home, read_only=read_only)
     (home / LEDGER_FILE).write_bytes(b"not a database at all" * 100)
     for read_only in (True, False):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tailwise.campaign.database import BACKUPS, LEDGER_FILE, Step, mend_ledger, read_steps, restore_backup
+from tailwise.campaign.database import BACKUPS, LEDGER_FILE, Step, read_steps, repair_ledger, restore_backup
 from tailwise.campaign.ledger import Ledger, write_meta
 from tailwise.campaign.service import Campaign
 
@@ -79,7 +79,7 @@ def test_who_lets_others_in_is_not_overruled(home: Path) -> None:
     assert mode(backup) == 0o600
 
 
-@pytest.mark.parametrize("fix", [mend_ledger, restore_backup])
+@pytest.mark.parametrize("fix", [repair_ledger, restore_backup])
 def test_a_ledger_that_was_repaired_is_as_private_as_before(home: Path, fix: object) -> None:
     assert callable(fix)
     with Ledger.create(home) as ledger:

@@ -70,7 +70,7 @@ def test_a_plain_list_of_classes_beside_a_csv_gives_their_order(tmp_path: Path) 
     [
         ('{"tailwise": 2}', "is of version 2, this Tailwise reads 1; update Tailwise"),
         ('{"tailwise": 1, "classes": [7]}', "not as Tailwise writes it"),
-        ('{"tailwise": 1, "format": "csv", "cla', "is no JSON.*cut off"),
+        ('{"tailwise": 1, "format": "csv", "cla', "is not valid JSON.*cut off"),
     ],
 )
 def test_a_strange_list_of_classes_is_refused(content: str, message: str, tmp_path: Path) -> None:

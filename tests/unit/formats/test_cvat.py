@@ -113,10 +113,10 @@ def test_entities_are_never_expanded(text: str, tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "no element found"),
-        ("<annotations><image", "is no XML: .*cut off"),
+        ("<annotations><image", "is not valid XML: .*cut off"),
         ("<annotations>&undefined;</annotations>", "undefined entity"),
         ("<html></html>", "its root is <html>, not <annotations>"),
-        ('<?xml version="1.0" encoding="utf-8"?><annotations>\xe9</annotations>', "is no XML: .*invalid token"),
+        ('<?xml version="1.0" encoding="utf-8"?><annotations>\xe9</annotations>', "is not valid XML: .*invalid token"),
     ],
 )
 def test_strange_xml_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_strange_xml_is_refused(text: str, message: str, tmp_path: Path) -> None
         ("<image/>", "None: an <image> without a name"),
         ('<image name="1.jpg"><tag/></image>', "1.jpg: a <tag> without a label"),
         ('<image name="1.jpg"><answer kind="x"/></image>', "1.jpg: an <answer> of the kind 'x'"),
-        ('<image name="1.jpg"><tag label="a" time="now"/></image>', "1.jpg: 'now' is no time"),
-        ('<image name="1.jpg"><prediction label="a"/></image>', "1.jpg: '' is no probability"),
+        ('<image name="1.jpg"><tag label="a" time="now"/></image>', "1.jpg: 'now' is not a time"),
+        ('<image name="1.jpg"><prediction label="a"/></image>', "1.jpg: '' is not a probability"),
     ],
 )
 def test_an_image_that_cannot_be_read_does_not_stop_the_others(image: str, problem: str, tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ def test_without_metadata_the_folders_are_the_classes(pictures: Pictures) -> Non
     ("name", "text", "message"),
     [
         ("metadata.csv", "path,label\n1.png,cat\n", "has no column 'file_name'"),
-        ("metadata.jsonl", '{"file_name": "1.png"}\n[1]\n', r"line 2 of .* is no JSON object"),
-        ("metadata.jsonl", '{"file_name": "1.png"}\n{"file_na', r"line 2 of .* is no JSON: .*cut off"),
-        ("metadata.jsonl", '{"file_name": "1.png", "label": NaN}', "NaN is no number"),
+        ("metadata.jsonl", '{"file_name": "1.png"}\n[1]\n', r"line 2 of .* is not a JSON object"),
+        ("metadata.jsonl", '{"file_name": "1.png"}\n{"file_na', r"line 2 of .* is not valid JSON: .*cut off"),
+        ("metadata.jsonl", '{"file_name": "1.png", "label": NaN}', "NaN is not a number"),
         ("metadata.jsonl", '{"file_name": "1.png", "label": "\\ud800"}', "half a character"),
     ],
 )

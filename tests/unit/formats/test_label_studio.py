@@ -120,7 +120,7 @@ def test_the_small_json_export_is_read(tmp_path: Path) -> None:
         "task 4",
         "task 5 (pets/5.jpg)",
     ]
-    assert "which of animal, colour is the class cannot be told" in loaded.problems[1]
+    assert "which of animal, colour is the class is unclear" in loaded.problems[1]
 
 
 def test_predictions_are_read_as_probabilities(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_predictions_are_read_as_probabilities(tmp_path: Path) -> None:
         (task(1, "1.jpg", annotation(choice("cat", "dog"))), r"task 1 \(1.jpg\): 2 choices \(cat, dog\)"),
         (task(1, "1.jpg", annotation([])), r"task 1 \(1.jpg\): 0 choices"),
         (task(1, "1.jpg", annotation([{"type": "rectanglelabels", "value": {}}])), "0 choices"),
-        (task(1, "1.jpg", annotation(choice("cat"), created_at="soon")), "'soon' is no time"),
+        (task(1, "1.jpg", annotation(choice("cat"), created_at="soon")), "'soon' is not a time"),
         (task(1, "1.jpg", annotation([{"type": "choices", "value": {"choices": [7]}}])), "1 choices"),
         ({"id": 9, "data": {"text": "hello"}, "annotations": []}, r"task 9: no image among its data \(text\)"),
         ({"id": 9, "data": {}, "annotations": []}, "no image among its data"),
@@ -156,7 +156,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(item: object, problem:
 @pytest.mark.parametrize("content", ["[7]", '["x"]', "3"])
 def test_other_json_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(content, encoding="utf-8")
-    with pytest.raises(BadFile, match="item 1 is no task"):
+    with pytest.raises(BadFile, match="item 1 is not a task"):
         STUDIO.read(tmp_path / "x.json", ())
 
 
