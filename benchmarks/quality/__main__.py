@@ -14,7 +14,7 @@ from benchmarks.quality.leaderboard.command import Wanted, run_leaderboard
 from benchmarks.quality.leaderboard.study import BOARDS
 from benchmarks.quality.published import Continued, by_trial, read_published, write_published
 from benchmarks.quality.studies import STUDIES, Study
-from tailwise.cli.bench_output import Lines
+from tailwise.cli.bench_commands import Lines
 from tailwise.experiments.config import Experiment
 from tailwise.experiments.runner import keep_results, run_experiment, status_of
 from tailwise.experiments.trial_run import kept_sweeps

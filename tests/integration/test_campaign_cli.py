@@ -205,7 +205,7 @@ def test_several_folders_of_images_are_told_apart(photos: Path, capsys: pytest.C
         (["zoo", "--images", "photos", "--classes", "c\u202eat"], 3, "U+202E"),
         (["zoo", "--images", "photos", "--classes", "c" * 201], 3, "at most 200"),
         (["zoo", "--images", "photos", "--classes-file", "absent.txt"], 3, "cannot read the classes in absent.txt"),
-        (["zoo", "--images", "photos", "--classes-file", "photos/cat-00.png"], 3, "no UTF-8 text"),
+        (["zoo", "--images", "photos", "--classes-file", "photos/cat-00.png"], 3, "not UTF-8 text"),
         (["zoo", "--images", "photos", "--classes-file", "blank.txt"], 3, "blank.txt names no class"),
         (["zoo", "--images", "photos", "--classes", "cat", "--labels", "absent.csv"], 3, "absent.csv"),
         (["zoo", "--images", "photos", "--classes", "cat", "--labels", "a-file"], 3, "is not recognised"),

@@ -291,7 +291,7 @@ def test_a_damaged_ledger_is_an_error_until_a_backup_is_restored_by_name(
     (zoo / "campaign.sqlite").write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
     told = shown(capsys, "doctor", "zoo", code=1)
     assert "error" in told
-    assert "mended by name alone: ledger" in told
+    assert "fixed by name alone: ledger" in told
     assert "--fix-all" not in told
     assert "tailwise doctor`" not in told  # who reads this is there
     assert "error" in shown(capsys, "doctor", "zoo", "--fix-all", code=1)
@@ -333,7 +333,7 @@ def test_a_campaign_whose_images_have_moved_is_well_again(
 
 @pytest.mark.usefixtures("zoo")
 def test_an_unknown_fix_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'model'; there are" in complaint(capsys, "doctor", "zoo", "--fix", "model", code=2)
+    assert "unknown fix 'model'; the fixes are" in complaint(capsys, "doctor", "zoo", "--fix", "model", code=2)
 
 
 def test_a_backup_is_a_whole_ledger(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:

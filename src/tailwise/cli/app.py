@@ -1,4 +1,4 @@
-"""The commands and their options; each reads its arguments, makes one call and prints the answer."""
+"""The program: all commands in the order of the help; select, path, strategies and demo with their options."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
-from .bench_app import bench
-from .campaign import campaign_data, campaigns
-from .output import Request
-from .predict_app import predicting
+from .bench import bench
+from .campaign import campaigns
+from .output import Form
+from .predict import predicting
 
 HELP = """Pick the images worth labelling next: informative, class-balanced, with a certificate.
 
@@ -116,12 +116,12 @@ def select(
     """
     from . import select as commands
 
-    request = Request(
+    request = commands.Request(
         proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards,
         strategy, embeddings, labelled_embeddings, logits,
     )  # fmt: skip
     solving = {"balance": balance, "gap": gap, "time_limit": time_limit}
-    commands.select(request, solving, out, commands.Form.of(as_json=as_json, quiet=quiet))
+    commands.select(request, solving, out, Form.of(as_json=as_json, quiet=quiet))
 
 
 @app.command(rich_help_panel=SELECT)
@@ -150,8 +150,8 @@ def path(
     """
     from . import select as commands
 
-    request = Request(proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards)
-    commands.path(request, lams, out, commands.Form.of(as_json=as_json, quiet=quiet))
+    request = commands.Request(proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards)
+    commands.path(request, lams, out, Form.of(as_json=as_json, quiet=quiet))
 
 
 @app.command(rich_help_panel=SELECT)
@@ -176,8 +176,7 @@ def strategies(as_json: Json = False) -> None:
 
 
 # Here, so that help shows them before the experiments.
-app.registered_commands += predicting.registered_commands
-app.registered_commands += [*campaigns.registered_commands, *campaign_data.registered_commands]
+app.registered_commands += [*predicting.registered_commands, *campaigns.registered_commands]
 
 
 @app.command(rich_help_panel=EXPERIMENTS)
@@ -192,7 +191,7 @@ def demo(
 
       tailwise demo --out tailwise-demo
     """
-    from .bench import run_demo
+    from .bench_commands import run_demo
 
     run_demo(out, seeds, quiet=quiet)
 

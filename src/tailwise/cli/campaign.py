@@ -1,7 +1,4 @@
-"""The commands of a campaign that people use round after round: init, next, label, status, classes, advise.
-
-The commands that bring labels in and out and look after a campaign: import, export, report, doctor, backup.
-"""
+"""Options and help of the commands of a campaign; what they do is in campaign_commands and data_commands."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from .output import Form
 
 PANEL = "Campaigns"
 campaigns = typer.Typer()
@@ -43,7 +42,7 @@ def init(
 ) -> None:
     """Make a campaign over a folder of images; repeat it to add more.
 
-    What is known stays as it is; new, changed, gone and unusable files are told. The images are never touched.
+    What is known stays as it is; new, changed, missing and unusable files are listed. The images are never touched.
 
     Example:
 
@@ -52,7 +51,6 @@ def init(
       tailwise init birds
     """
     from .campaign_commands import Init, run_init
-    from .select import Form
 
     asked = Init(folder, tuple(images or ()), classes, classes_file, labels, backbone, dry_run)
     run_init(asked, Form.of(as_json=as_json, quiet=quiet))
@@ -95,7 +93,6 @@ def next_(
       tailwise next birds -b 50 --strategy margin --balance 'within 5%' --dry-run
     """
     from .campaign_commands import run_next
-    from .select import Form
 
     wishes = {
         "budget": budget, "strategy": strategy, "balance": balance, "calibration": calibration, "seed": seed,
@@ -142,8 +139,7 @@ def label(
       tailwise label birds
       tailwise label birds --host 0.0.0.0 --no-open
     """
-    from .campaign_commands import run_label, run_label_rehearsed
-    from .select import Form
+    from .campaign_commands import run_label, run_label_dry
 
     options = {
         "host": host, "port": port, "with_token": token, "new_token": new_token, "overlap": overlap, "blind": blind,
@@ -151,7 +147,7 @@ def label(
     }  # fmt: skip
     form = Form.of(as_json=as_json, quiet=quiet)
     if dry_run:
-        run_label_rehearsed(folder, options, form)
+        run_label_dry(folder, options, form)
     else:
         run_label(folder, options, form)
 
@@ -165,7 +161,6 @@ def status(folder: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
       tailwise status birds
     """
     from .campaign_commands import run_status
-    from .select import Form
 
     run_status(folder, Form.of(as_json=as_json, quiet=quiet))
 
@@ -179,7 +174,6 @@ def advise(folder: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
       tailwise advise birds
     """
     from .campaign_commands import run_advise
-    from .select import Form
 
     run_advise(folder, Form.of(as_json=as_json, quiet=quiet))
 
@@ -209,13 +203,10 @@ def classes(
       tailwise classes birds --add heron --rename 'kite=red kite' --retire owl
     """
     from .data_commands import ClassChanges, run_classes
-    from .select import Form
 
     changes = ClassChanges(tuple(add or ()), tuple(rename or ()), tuple(retire or ()), tuple(restore or ()))
     run_classes(folder, changes, Form.of(as_json=as_json, quiet=quiet), dry_run=dry_run)
 
-
-campaign_data = typer.Typer()
 
 FormatName = Annotated[
     str | None,
@@ -224,12 +215,12 @@ FormatName = Annotated[
         "-f",
         metavar="NAME",
         help="csv, parquet, folders, huggingface, label-studio, cvat-imagenet, cvat-xml or fiftyone; "
-        "default: told by the file.",
+        "default: guessed from the file.",
     ),
 ]
 
 
-@campaign_data.command(name="import", rich_help_panel=PANEL)
+@campaigns.command(name="import", rich_help_panel=PANEL)
 def import_(
     folder: Folder,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labels that were made elsewhere: a file or a folder.")],
@@ -262,7 +253,6 @@ def import_(
       tailwise import birds cvat.zip --rename 'Milvus milvus=kite' --create-classes
     """
     from .data_commands import run_import
-    from .select import Form
 
     options = {
         "format": format, "annotator": annotator, "create_classes": create_classes, "overwrite": overwrite,
@@ -271,7 +261,7 @@ def import_(
     run_import(folder, file, options, tuple(rename or ()), Form.of(as_json=as_json, quiet=quiet))
 
 
-@campaign_data.command(rich_help_panel=PANEL)
+@campaigns.command(rich_help_panel=PANEL)
 def export(
     folder: Folder,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A file, or a folder for the formats with copies.")],
@@ -301,13 +291,12 @@ def export(
       tailwise export birds dataset --format folders --split 0.2
     """
     from .data_commands import run_export
-    from .select import Form
 
     options = {"unlabelled": unlabelled, "every_answer": every_answer, "with_predictions": with_predictions}
     run_export(folder, out, format, options, split, Form.of(as_json=as_json, quiet=quiet), dry_run=dry_run)
 
 
-@campaign_data.command(rich_help_panel=PANEL)
+@campaigns.command(rich_help_panel=PANEL)
 def report(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where to write it; default DIR/report.")] = None,
@@ -323,25 +312,24 @@ def report(
       tailwise report birds --open
     """
     from .data_commands import run_report
-    from .select import Form
 
     run_report(folder, out, Form.of(as_json=as_json, quiet=quiet), open_browser=open_browser, dry_run=dry_run)
 
 
-@campaign_data.command(rich_help_panel=PANEL)
+@campaigns.command(rich_help_panel=PANEL)
 def doctor(
     folder: Folder,
     fix: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Mend a finding that offers it. May be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Fix a finding that offers it. May be repeated.")
     ] = None,
-    fix_all: Annotated[bool, typer.Option("--fix-all", help="Mend all that can be mended.")] = False,
+    fix_all: Annotated[bool, typer.Option("--fix-all", help="Fix everything that can be fixed.")] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Look for faults, and mend those you name.
+    """Look for faults, and fix those you name.
 
-    The ledger, files that changed or are gone, damaged features and models, stale locks, conflicts.
+    The ledger, files that changed or are missing, damaged features and models, stale locks, conflicts.
 
     Example:
 
@@ -349,12 +337,11 @@ def doctor(
       tailwise doctor birds --fix-all
     """
     from .data_commands import run_doctor
-    from .select import Form
 
     run_doctor(folder, tuple(fix or ()), Form.of(as_json=as_json, quiet=quiet), fix_all=fix_all, dry_run=dry_run)
 
 
-@campaign_data.command(rich_help_panel=PANEL)
+@campaigns.command(rich_help_panel=PANEL)
 def backup(
     folder: Folder,
     out: Annotated[
@@ -371,6 +358,5 @@ def backup(
       tailwise backup birds --out birds-friday.sqlite
     """
     from .data_commands import run_backup
-    from .select import Form
 
     run_backup(folder, out, Form.of(as_json=as_json, quiet=quiet), dry_run=dry_run)

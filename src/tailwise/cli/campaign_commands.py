@@ -1,4 +1,4 @@
-"""What the commands of campaigns do that go round after round: check, call the library, print in the form asked for."""
+"""What init, next, label, status and advise do: check the options, call the library, print."""
 
 from __future__ import annotations
 
@@ -6,27 +6,31 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..campaign.classes import MOST_CLASS, add_classes, clean_name, list_classes
 from ..campaign.database import LEDGER_FILE, back_up
-from ..campaign.images import folders_in_use
+from ..campaign.images import find_image, folders_in_use
 from ..campaign.service import Campaign
 from ..errors import BadFile, BadInput, TailwiseError
 from ..inputs import many
-from .output import WrongUsage
-from .select import Form
-from .select_output import progress_shown
+from .output import Form, WrongUsage, progress_shown
 
 if TYPE_CHECKING:
+    from ..campaign.choosing import Proposal
+    from ..campaign.classes import ClassRow
     from ..campaign.images import Indexed
     from ..campaign.importing import Imported
+    from ..campaign.quality import Agreement
     from ..campaign.state import Status
     from ..types import Progress
     from ..web.serve import Serving
+
+
+Document = dict[str, Any]  # what --json prints
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Init:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What came of it."""
+    """What `tailwise init` did."""
 
     created: bool
     indexed: tuple[tuple[Path, Indexed], ...]  # by folder
@@ -62,13 +66,11 @@ def run_init(asked: Init, form: Form) -> None:
     _check_init(asked, home, names, is_new=is_new)
     with progress_shown(quiet=form is Form.QUIET) as report:
         if asked.dry_run:
-            with rehearsal(home, empty=is_new) as place:
+            with dry_run_copy(home, empty=is_new) as place:
                 begun = _begin(asked, place, names, report, is_new=is_new)
         else:
             begun = _begin(asked, home, names, report, is_new=is_new)
     if form is Form.JSON:
-        from .data_output import begun_json
-
         print(json.dumps(begun_json(begun, home, dry_run=asked.dry_run)))
     elif form is Form.SUMMARY:
         from .campaign_output import show_begun
@@ -77,7 +79,7 @@ def run_init(asked: Init, form: Form) -> None:
 
 
 def folder_of(folder: Path) -> Path:
-    """The campaign's folder, whole; a file is none."""
+    """The campaign's absolute folder; a file is an error."""
     home = folder.expanduser().resolve()
     if home.exists() and not home.is_dir():
         raise BadFile(f"{folder} is a file; name the folder of the campaign")
@@ -86,23 +88,23 @@ def folder_of(folder: Path) -> Path:
 
 @contextmanager
 def opened(folder: Path, purpose: str = "") -> Iterator[Campaign]:
-    """A campaign; for reading alone, unless it is said what for it is to be written."""
+    """A campaign; read-only, unless a purpose for writing is given."""
     home = folder_of(folder)
     with Campaign.open(home, purpose=purpose) if purpose else Campaign.open(home, read_only=True) as campaign:
         yield campaign
 
 
 @contextmanager
-def rehearsal(home: Path, *, empty: bool = False) -> Iterator[Path]:
-    """A copy of a campaign's ledger in a place that is gone at the end; or a place for one that is not there yet."""
+def dry_run_copy(home: Path, *, empty: bool = False) -> Iterator[Path]:
+    """A copy of a campaign's ledger in a temporary folder, or an empty folder for a new campaign."""
     with TemporaryDirectory(prefix="tailwise-") as folder:
         place = Path(folder).resolve() / home.name
         if not empty:
             with Campaign.open(home, read_only=True) as campaign, campaign.ledger.reading() as connection:
-                back_up(connection, place, "rehearsal").replace(place / LEDGER_FILE)
+                back_up(connection, place, "dry_run_copy").replace(place / LEDGER_FILE)
         try:
             yield place
-        except TailwiseError as error:  # what is wrong with the copy is wrong with the campaign
+        except TailwiseError as error:  # a fault of the copy is a fault of the campaign
             raise type(error)(str(error).replace(str(place), str(home))) from error
 
 
@@ -126,12 +128,12 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadFile(f"cannot read the classes in {file}: {reason}; give a text file, one name per line") from error
 
 
 def _check_init(asked: Init, home: Path, names: Sequence[str], *, is_new: bool) -> None:
-    """Refuse what cannot be done before anything is made."""
+    """Reject what cannot be done before anything is written."""
     if is_new and not asked.images:
         raise WrongUsage(f"there is no campaign in {asked.folder} yet; to make one, say where its --images are")
     if is_new and not names and asked.labels is None:
@@ -231,8 +233,6 @@ def run_next(folder: Path, wishes: Mapping[str, Any], form: Form) -> None:
         with progress_shown(quiet=form is Form.QUIET) as report:
             proposal = campaign.next(**wishes, report=report)
         if form is Form.JSON:
-            from .data_output import proposal_json
-
             print(json.dumps(proposal_json(proposal, campaign), allow_nan=False))
         elif form is Form.SUMMARY:
             from .campaign_output import show_proposal
@@ -259,7 +259,7 @@ def run_label(folder: Path, options: Mapping[str, Any], form: Form) -> None:
     with opened(folder, "`tailwise label`") as campaign:  # for writing, which brings an older ledger up to date
         name, before = campaign.name, campaign.status()
 
-    def tell(serving: Serving) -> None:
+    def announce(serving: Serving) -> None:
         if form is Form.JSON:
             print(json.dumps({"link": serving.link, "url": serving.url, "port": serving.port}), flush=True)
         elif form is Form.QUIET:
@@ -269,7 +269,7 @@ def run_label(folder: Path, options: Mapping[str, Any], form: Form) -> None:
 
             show_serving(serving, name, before, host=options["host"])
 
-    run(folder_of(folder), Options(**options), tell)
+    run(folder_of(folder), Options(**options), announce)
     if form is Form.SUMMARY:
         from .campaign_output import show_stopped
 
@@ -277,7 +277,7 @@ def run_label(folder: Path, options: Mapping[str, Any], form: Form) -> None:
             show_stopped(before, campaign.status(), folder)
 
 
-def run_label_rehearsed(folder: Path, options: Mapping[str, Any], form: Form) -> None:
+def run_label_dry(folder: Path, options: Mapping[str, Any], form: Form) -> None:
     """`tailwise label --dry-run`: what would be changed and where the page would be; nothing is served."""
     from ..web.serve import PLACEHOLDER_TOKEN
     from ..web.settings import WebSettings
@@ -291,11 +291,11 @@ def run_label_rehearsed(folder: Path, options: Mapping[str, Any], form: Form) ->
         facts = {"host": options["host"], "port": options["port"], "overlap": wanted, "new_token": options["new_token"]}
         print(json.dumps({**facts, "dry_run": True}))
     elif form is Form.SUMMARY:
-        from .campaign_output import show_serving_rehearsed
+        from .campaign_output import show_serving_dry
 
         changes = [f"overlap {overlap} → {wanted}, from the next round on"] if wanted != overlap else []
         changes += ["a new token; links that were given out would end"] if options["new_token"] else []
-        show_serving_rehearsed(name, before, options["host"], options["port"], changes)
+        show_serving_dry(name, before, options["host"], options["port"], changes)
 
 
 def run_status(folder: Path, form: Form) -> None:
@@ -306,8 +306,6 @@ def run_status(folder: Path, form: Form) -> None:
         status, classes = campaign.status(), campaign.classes(retired=True)
         agreement = annotator_agreement(campaign).alpha
         if form is Form.JSON:
-            from .data_output import status_json
-
             print(json.dumps(status_json(campaign, status, agreement)))
         elif form is Form.QUIET:
             from .campaign_output import status_line
@@ -326,8 +324,6 @@ def run_advise(folder: Path, form: Form) -> None:
     with opened(folder) as campaign, progress_shown(quiet=form is Form.QUIET) as report:
         advice = advise(campaign, report=report)
     if form is Form.JSON:
-        from dataclasses import asdict
-
         print(json.dumps(asdict(advice)))
     elif form is Form.QUIET:
         print(advice.worth_it)
@@ -335,3 +331,112 @@ def run_advise(folder: Path, form: Form) -> None:
         from .campaign_output import show_advice
 
         show_advice(advice, folder)
+
+
+# What --json prints.
+
+
+def begun_json(begun: Begun, home: Path, *, dry_run: bool) -> Document:
+    """Of `tailwise init`."""
+    return {
+        "campaign": str(home),
+        "created": begun.created,
+        "dry_run": dry_run,
+        "folders": [{"folder": str(folder), **indexed_json(found)} for folder, found in begun.indexed],
+        "classes": list(begun.classes),
+        "new_classes": list(begun.new_classes),
+        "labels": None if begun.imported is None else asdict(begun.imported),
+        "images": begun.status.images,
+        "usable": begun.status.usable,
+    }
+
+
+def indexed_json(found: Indexed) -> Document:
+    """What a folder held."""
+    return {
+        "new": found.added,
+        "known": found.known,
+        "moved": found.moved,
+        "duplicates": found.duplicates,
+        "changed": list(found.changed),
+        "gone": list(found.missing),
+        "quarantined": [{"path": path, "reason": reason} for path, reason in found.quarantined],
+        "passed_over": dict(found.passed_over),
+    }
+
+
+def proposal_json(made: Proposal, campaign: Campaign) -> Document:
+    """Of `tailwise next`: the round, the certificate and the images, best first."""
+    names = {one.id: one.name for one in campaign.classes(retired=True)}
+    facts = {
+        name: getattr(made, name)
+        for name in ("budget", "strategy", "balance", "seed", "cold_start", "lam", "gap", "status", "candidates",
+                     "labels", "model_version", "backbone")
+    }  # fmt: skip
+    return {
+        "round": None if made.round is None else made.round.id,
+        **facts,
+        "classes": _class_counts(made, names),
+        "unreachable": [
+            {"class": names[number], "wanted": wanted, "reachable": reachable}
+            for number, wanted, reachable in made.unreachable
+        ],
+        "seconds": dict(made.seconds),
+        "notes": list(made.notes),
+        "images": _images(made, campaign, names),
+    }
+
+
+def _class_counts(made: Proposal, names: Mapping[int, str]) -> list[Document]:
+    empty = [None] * len(made.class_ids)
+    rows = zip(
+        made.class_ids, made.why["counts"], made.target or empty, made.expected_counts or empty, strict=True
+    )  # fmt: skip
+    return [
+        {"class": names[number], "labelled": labelled, "target": target, "expected": expected}
+        for number, labelled, target, expected in rows
+    ]
+
+
+def _images(made: Proposal, campaign: Campaign, names: Mapping[int, str]) -> list[Document]:
+    with campaign.ledger.reading():
+        return [
+            {
+                "path": find_image(campaign.ledger, pick.image).path,
+                "guess": None if pick.predicted is None else names[pick.predicted],
+                "confidence": pick.confidence,
+            }
+            for pick in made.picks
+        ]
+
+
+def status_json(campaign: Campaign, status: Status, agreement: Agreement) -> Document:
+    """Of `tailwise status`."""
+    counted = ("images", "usable", "duplicates", "quarantined", "labelled", "aside", "other", "skipped", "conflicts",
+               "rounds")  # fmt: skip
+    return {
+        "campaign": campaign.name,
+        "folder": str(campaign.folder),
+        **{name: getattr(status, name) for name in counted},
+        "classes": classes_json(campaign.classes(retired=True), status.labels),
+        "round": _round_json(status),
+        "annotators": dict(status.annotators),
+        "agreement": asdict(agreement),
+        "settings": asdict(campaign.settings),
+    }
+
+
+def _round_json(status: Status) -> Document | None:
+    if status.round is None or status.progress is None:
+        return None
+    facts = {name: getattr(status.round, name) for name in ("id", "opened_at", "budget", "strategy", "balance", "seed")}
+    found = status.progress
+    return facts | {
+        "images": found.images, "done": found.done, "remaining": found.remaining, "answers": found.answers,
+        "complete": found.complete,
+    }  # fmt: skip
+
+
+def classes_json(classes: Sequence[ClassRow], labels: Mapping[int, int]) -> list[Document]:
+    """All classes by position."""
+    return [{"name": one.name, "labelled": labels.get(one.id, 0), "retired": one.retired} for one in classes]

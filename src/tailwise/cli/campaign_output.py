@@ -15,7 +15,8 @@ from rich.text import Text
 from ..campaign.rounds import how_chosen, why_counts_differ
 from ..inputs import many
 from ..targets import l1_score
-from .select_output import BAR, MOST_CLASSES, MOST_NOTES, bar, certificate, frameless, plain, shell_line
+from .output import BAR, bar, certificate, frameless, plain, shell_line
+from .select_output import MOST_CLASSES, MOST_NOTES
 
 if TYPE_CHECKING:
     from ..campaign.advice import Advice
@@ -50,7 +51,7 @@ def show_begun(begun: Begun, asked: Init) -> None:
         console.print()
         console.print(f"{many(len(begun.new_classes), 'new class', 'new classes')}: {_some(begun.new_classes)}")
     if begun.imported is not None:
-        from .data_output import imported_lines
+        from .data_commands import imported_lines
 
         console.print()
         for line in imported_lines(begun.imported):
@@ -206,12 +207,12 @@ def show_serving(serving: Serving, name: str, status: Status, *, host: str) -> N
     elif host in ("127.0.0.1", "localhost", "::1"):
         console.print("[dim]The link opens it on this machine; --host 0.0.0.0 lets others in the network in.[/]")
     else:
-        console.print("[dim]Whoever has the link can label; --new-token ends all links given out before.[/]")
+        console.print("[dim]Anyone with the link can label; --new-token ends all links given out before.[/]")
     console.print("[dim]Every answer is kept the moment it is given. Ctrl-C stops the page.[/]")
     console.file.flush()
 
 
-def show_serving_rehearsed(name: str, status: Status, host: str, port: int | None, changes: Sequence[str]) -> None:
+def show_serving_dry(name: str, status: Status, host: str, port: int | None, changes: Sequence[str]) -> None:
     """Where the page would be, and what would be changed."""
     console = Console(highlight=False)
     console.print("[yellow]A dry run: nothing was changed, and nothing is served.[/]")

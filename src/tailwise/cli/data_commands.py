@@ -1,26 +1,34 @@
-"""What the commands do that bring labels in and out and look after a campaign: check, call the library, print."""
+"""What classes, import, export, report, doctor and backup do, and how their results look on a terminal."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
 
 from ..campaign.database import BACKUPS, LEDGER_FILE
+from ..campaign.doctor import DECISIONS, FIXES, LEDGER, SCHEMA, diagnose
 from ..campaign.service import Campaign
 from ..errors import BadFile
-from .campaign_commands import folder_of, opened, rehearsal
-from .output import FAILED, WrongUsage, printable
-from .select import Form
-from .select_output import progress_shown
+from ..inputs import many
+from .campaign_commands import Document, classes_json, dry_run_copy, folder_of, opened
+from .campaign_output import MOST_LISTED, class_table, command, nearer, reasons_listed
+from .output import FAILED, Form, WrongUsage, frameless, plain, printable, progress_shown
 
 if TYPE_CHECKING:
+    from ..campaign.classes import ClassRow
     from ..campaign.doctor import Finding
+    from ..campaign.exporting import Exported
+    from ..campaign.importing import Imported
+
+SEVERITY = {"error": "[bold red]✗ error[/]", "warning": "[yellow]! warning[/]", "note": "[cyan]· note[/]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +57,8 @@ def run_import(
     ):
         done = import_file(campaign, file, rename=pairs, **options, report=report)
     if form is Form.JSON:
-        from .data_output import imported_json
-
-        print(json.dumps(imported_json(done)))
+        print(json.dumps(asdict(done)))
     elif form is Form.SUMMARY:
-        from .data_output import show_imported
-
         show_imported(done)
     elif left := len(done.unmatched) + len(done.problems) + sum(one.records for one in done.unknown_classes):
         name = printable(str(file))
@@ -88,12 +92,8 @@ def run_export(
             )  # fmt: skip
         conflicts = campaign.status().conflicts
     if form is Form.JSON:
-        from .data_output import exported_json
-
         print(json.dumps(exported_json(done, conflicts, dry_run=dry_run)))
     elif form is Form.SUMMARY:
-        from .data_output import show_exported
-
         show_exported(done, conflicts, dry_run=dry_run)
 
 
@@ -121,7 +121,7 @@ def run_classes(folder: Path, changes: ClassChanges, form: Form, *, dry_run: boo
         with opened(folder) as campaign:
             _show_classes(campaign, (), form, dry_run=dry_run)
     elif dry_run:
-        with rehearsal(folder_of(folder)) as place, Campaign.open(place) as campaign:
+        with dry_run_copy(folder_of(folder)) as place, Campaign.open(place) as campaign:
             _show_classes(campaign, _change_classes(campaign, changes), form, dry_run=True)
     else:
         with opened(folder, "`tailwise classes`") as campaign:
@@ -144,12 +144,8 @@ def _change_classes(campaign: Campaign, changes: ClassChanges) -> tuple[str, ...
 def _show_classes(campaign: Campaign, done: Sequence[str], form: Form, *, dry_run: bool) -> None:
     classes, labels = campaign.classes(retired=True), campaign.status().labels
     if form is Form.JSON:
-        from .data_output import classes_json
-
         print(json.dumps({"classes": classes_json(classes, labels), "done": list(done), "dry_run": dry_run}))
     elif form is Form.SUMMARY:
-        from .data_output import show_classes
-
         show_classes(classes, labels, done, dry_run=dry_run)
     elif not done:
         print("\n".join(one.name for one in classes if not one.retired))
@@ -169,8 +165,6 @@ def run_backup(folder: Path, out: Path | None, form: Form, *, dry_run: bool) -> 
     elif form is Form.QUIET:
         print(path)
     else:
-        from .data_output import show_backup
-
         show_backup(path, size, dry_run=dry_run)
 
 
@@ -187,8 +181,6 @@ def run_report(folder: Path, out: Path | None, form: Form, *, open_browser: bool
     elif form is Form.QUIET:
         print(page)
     else:
-        from .data_output import show_report
-
         show_report(page, dry_run=dry_run)
     if open_browser and not dry_run:
         import webbrowser
@@ -198,8 +190,6 @@ def run_report(folder: Path, out: Path | None, form: Form, *, open_browser: bool
 
 def run_doctor(folder: Path, fix: Sequence[str], form: Form, *, fix_all: bool, dry_run: bool) -> None:
     """`tailwise doctor`; ends with an error while labels are at risk."""
-    from ..campaign.doctor import DECISIONS, diagnose
-
     home = folder_of(folder)
     if not (home / LEDGER_FILE).exists() and not (home / BACKUPS).is_dir():
         raise BadFile(f"no campaign in {home}; name its folder")
@@ -207,36 +197,200 @@ def run_doctor(folder: Path, fix: Sequence[str], form: Form, *, fix_all: bool, d
     _check_fixes(names)
     before = diagnose(home)
     wanted = [one for one in before if one.fix and (one.name in names or (fix_all and one.name not in DECISIONS))]
-    after = before if dry_run or not wanted else _mended(home, [one.name for one in wanted])
+    after = before if dry_run or not wanted else _fix(home, [one.name for one in wanted])
     left = {one.name for one in after}
-    mended = wanted if dry_run else [one for one in wanted if one.name not in left]
+    fixed = wanted if dry_run else [one for one in wanted if one.name not in left]
     if form is Form.JSON:
-        from .data_output import findings_json
-
-        print(json.dumps(findings_json(after, mended, dry_run=dry_run)))
+        print(json.dumps(findings_json(after, fixed, dry_run=dry_run)))
     elif form is Form.SUMMARY:
-        from .data_output import show_findings
-
-        show_findings(after, mended, folder, dry_run=dry_run)
+        show_findings(after, fixed, folder, dry_run=dry_run)
     if any(one.severity == "error" for one in after):
         raise typer.Exit(FAILED)
 
 
 def _check_fixes(names: Sequence[str]) -> None:
-    from ..campaign.doctor import FIXES, LEDGER, SCHEMA
-
     known = sorted({*FIXES, LEDGER, SCHEMA})
     if unknown := [name for name in names if name not in known]:
-        raise WrongUsage(f"nothing that can be mended is called {unknown[0]!r}; there are {', '.join(known)}")
+        raise WrongUsage(f"unknown fix {unknown[0]!r}; the fixes are {', '.join(known)}")
 
 
-def _mended(home: Path, names: Sequence[str]) -> list[Finding]:
-    """What is found after mending; a damaged or an older ledger comes first, and alone."""
+def _fix(home: Path, names: Sequence[str]) -> list[Finding]:
+    """The findings after the fixes; a damaged ledger is fixed first, and alone."""
     from ..campaign.database import repair_ledger
-    from ..campaign.doctor import LEDGER, SCHEMA, diagnose, fix
+    from ..campaign.doctor import fix
 
     if LEDGER in names:
         repair_ledger(home)
         return diagnose(home)
     with opened(home, "`tailwise doctor`") as campaign:  # which brings an older ledger up to date
         return fix(campaign, [name for name in names if name != SCHEMA])
+
+
+def exported_json(done: Exported, conflicts: int, *, dry_run: bool) -> Document:
+    """Of `tailwise export`."""
+    return {
+        "path": str(done.path),
+        "format": done.format,
+        "records": done.records,
+        "images": done.images,
+        "left_out": [{"path": path, "reason": reason} for path, reason in done.left_out],
+        "retired": dict(done.retired),
+        "copies": done.copies,
+        "conflicts": conflicts,
+        "dry_run": dry_run,
+    }
+
+
+def findings_json(found: Sequence[Finding], fixed: Sequence[Finding], *, dry_run: bool) -> Document:
+    """Of `tailwise doctor`."""
+    return {"findings": [asdict(one) for one in found], "mended": [one.name for one in fixed], "dry_run": dry_run}
+
+
+# Terminal output.
+
+
+def show_imported(done: Imported) -> None:
+    """What was taken over, and all that did not fit."""
+    console = Console(highlight=False)
+    if done.dry_run:
+        console.print("[yellow]A dry run: nothing was changed.[/]")
+    for line in imported_lines(done):
+        console.print(line)
+
+
+def imported_lines(done: Imported) -> Iterator[RenderableType]:
+    """Numbers first; then what needs a look, each with why and what to do."""
+    yield _import_counts(done)
+    if done.new_classes:
+        yield f"[green]{many(len(done.new_classes), 'class', 'classes')} added:[/] {plain(', '.join(done.new_classes))}"
+    unknown = [(one.name, f"{many(one.records, 'record')}: {one.reason}") for one in done.unknown_classes]
+    advice = "Take them with tailwise import --create-classes, or say what they are called here with --rename OLD=NEW."
+    yield from _part("unknown class", "why", unknown, advice)
+    yield from _part("no image found for", "why", [(one.path, one.reason) for one in done.unmatched], "")
+    changed = [(one.path, f"{one.annotator}: {one.before} → {one.after}") for one in done.changed]
+    advice = "" if done.overwritten else "They stay as they were; --overwrite lets the file change them."
+    yield from _part("said differently before", "", changed, advice)
+    conflicts = [(one.path, ", ".join(f"{who}: {what}" for who, what in one.answers)) for one in done.conflicts]
+    yield from _part("people differ on", "answers", conflicts, "Settle them on the page: tailwise label.")
+    yield from _part("problem", "", [(problem, "") for problem in done.problems], "")
+
+
+def _import_counts(done: Imported) -> Table:
+    would = "would be " if done.dry_run else ""
+    rows = [
+        (done.added, f"{'answer' if done.added == 1 else 'answers'} {would}added", "green"),
+        (done.same, "were there already", "dim"),
+        (done.overwritten, f"{would}overwritten", "yellow"),
+        (done.unanswered, "records without an answer", "dim"),
+    ]
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(justify="right", min_width=7)
+    grid.add_column()
+    for count, what, style in [row for row in rows if row[0]] or rows[:1]:
+        grid.add_row(f"[bold {style}]{count:,}[/]", f"[{style}]{what}[/]")
+    return grid
+
+
+def _part(title: str, why: str, pairs: Sequence[tuple[str, str]], advice: str) -> Iterator[RenderableType]:
+    if not pairs:
+        return
+    table = frameless()
+    table.add_column(f"{title} ({len(pairs):,})", overflow="fold")
+    table.add_column(why, overflow="fold")
+    for name, reason in pairs[:MOST_LISTED]:
+        table.add_row(plain(name), f"[dim]{plain(reason)}[/]")
+    yield ""
+    yield table
+    if len(pairs) > MOST_LISTED:
+        yield f"[dim]… and {len(pairs) - MOST_LISTED:,} more; --json lists all[/]"
+    if advice:
+        yield f"[yellow]{plain(advice)}[/]"
+
+
+def show_exported(done: Exported, conflicts: int, *, dry_run: bool) -> None:
+    """What was written, and what is not in it."""
+    console = Console(highlight=False)
+    verb = "Would write" if dry_run else "Wrote"
+    what = f"{many(done.records, 'record')} of {many(done.images, 'image')}"
+    console.print(f"[green]{verb}[/] {what} to [bold]{plain(str(done.path))}[/] ({done.format})", soft_wrap=True)
+    if conflicts:
+        have = "has" if conflicts == 1 else "have"
+        console.print(f"[yellow]note:[/] {many(conflicts, 'image')} on which people differ {have} no label in it")
+    for name, count in done.retired:
+        has = "has" if count == 1 else "have"
+        console.print(f"[yellow]note:[/] {many(count, 'record')} {has} the class {plain(name)}, which is retired")
+    if done.copies:
+        files = many(done.copies, "file is", "files are")
+        console.print(f"[yellow]note:[/] {files} not listed: copies, byte for byte, of images that are")
+    reasons_listed(console, "left out", done.left_out)
+
+
+def show_classes(classes: Sequence[ClassRow], labels: Mapping[int, int], done: Sequence[str], *, dry_run: bool) -> None:
+    """What was done, then all classes."""
+    console = Console(highlight=False)
+    if dry_run and done:
+        console.print("[yellow]A dry run: nothing was changed.[/]")
+    for line in done:
+        console.print(f"[green]✓[/] {plain(line)}")
+    if done:
+        console.print()
+    console.print(class_table(labels, classes))
+
+
+def show_findings(found: Sequence[Finding], fixed: Sequence[Finding], folder: Path, *, dry_run: bool) -> None:
+    """What was fixed, what is left, and how to fix it."""
+    console = Console(highlight=False)
+    if dry_run and fixed:
+        console.print("[yellow]A dry run: nothing was changed. What would be fixed:[/]")
+    for one in fixed:
+        console.print(f"[green]{'·' if dry_run else '✓'}[/] {one.name}: {plain(one.fix or '')}")
+    if fixed:
+        console.print()
+    if not found:
+        console.print("[green]✓ All is well.[/]")
+        return
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    for one in found:
+        fix = f"\n[dim]fix:[/] {plain(one.fix)}" if one.fix else ""
+        grid.add_row(SEVERITY[one.severity], f"[bold]{one.name}[/]", f"{plain(one.what)}{fix}")
+    console.print(grid)
+    fixes = [one.name for one in found if one.fix]
+    by_name = [name for name in fixes if name in DECISIONS]
+    if fixes:
+        line = f"\nFix one with [bold cyan]{plain(command('doctor', folder, '--fix', 'NAME'))}[/]"
+        console.print(f"{line}, or all: --fix-all" if len(by_name) < len(fixes) else line)
+    if by_name:
+        console.print(f"[dim]For people to decide, and fixed by name alone: {', '.join(by_name)}.[/]")
+
+
+def show_backup(path: Path, size: int, *, dry_run: bool) -> None:
+    """Where it is, and how it is used."""
+    console = Console(highlight=False)
+    verb = "Would write" if dry_run else "Wrote"
+    into = "into " if dry_run and path.is_dir() else ""
+    console.print(f"[green]{verb}[/] {into}[bold]{plain(nearer(path))}[/] ({_size(size)})", soft_wrap=True)
+    if dry_run:
+        return
+    console.print(
+        "[dim]To go back to it: stop what uses the campaign, delete campaign.sqlite-journal and "
+        "campaign.sqlite-wal, and copy it over campaign.sqlite.[/]"
+    )
+
+
+def show_report(page: Path, *, dry_run: bool) -> None:
+    """Where it is."""
+    verb = "Would write" if dry_run else "Wrote"
+    Console(highlight=False).print(f"[green]{verb}[/] [bold]{plain(nearer(page))}[/]", soft_wrap=True)
+
+
+def _size(count: int) -> str:
+    """Bytes as people say them.
+
+    >>> _size(900), _size(45_000), _size(3_200_000)
+    ('900 bytes', '45 kB', '3.2 MB')
+    """
+    if count < 1000:
+        return f"{count} bytes"
+    return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"

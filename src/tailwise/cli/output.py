@@ -1,28 +1,32 @@
-"""How a command ends: arguments in, exit code out; every error becomes one or two lines on stderr.
+"""What all commands share: exit codes and errors, progress on stderr, and the pieces of terminal output.
 
 0 done · 1 anything else · 2 wrong usage · 3 bad input or file · 4 target or budget cannot be met · 5 a missing extra ·
-130 interrupted. TAILWISE_DEBUG=1 shows the traceback; with --json an error is also an object on stdout.
-
-What a command was asked for: option texts in, the arguments of `tailwise.select` or `balance_path` out.
+130 interrupted. TAILWISE_DEBUG=1 shows the traceback; with --json an error is also an object on stdout. rich and numpy
+load when they are used: starting the command line stays light.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import BadInput, LedgerBusy, MissingExtra, NewerLedger, PoolExhausted, TargetUnreachable, UnknownName
 
 if TYPE_CHECKING:
-    from ..matrix.open import Matrix
-    from ..types import Float64Array
+    from rich.table import Table
+    from rich.text import Text
 
+    from ..types import Progress
 
 FAILED, USAGE, INPUT, UNMET, EXTRA, INTERRUPTED = 1, 2, 3, 4, 5, 130
 CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -34,6 +38,10 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
     (LedgerBusy, INPUT),
     (NewerLedger, INPUT),
 )
+DELAY = 1.0  # seconds before progress is shown
+INTERVAL = 5.0  # seconds between plain lines of progress
+BAR = 24  # cells
+EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 class WrongUsage(Exception):
@@ -41,7 +49,7 @@ class WrongUsage(Exception):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and say how it ended."""
+    """Run one command line; returns its exit code."""
     import typer
 
     try:
@@ -52,19 +60,19 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Exit as stop:
         code = stop.exit_code
     except BrokenPipeError:
-        # The reader has seen enough; stdout is replaced so that the interpreter does not complain when it closes it.
+        # The reader has closed the pipe; stdout is replaced so that closing it raises no second error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except Exception as error:  # the last line of defence: whatever it is, it is shown as an error, not as a traceback
+    except Exception as error:  # any error is shown as a message, not as a traceback
         return _failed(arguments, *_describe(error))
-    if code == INTERRUPTED:  # typer turns Ctrl-C into this code by itself
+    if code == INTERRUPTED:  # typer turns Ctrl-C into this code
         return _failed(arguments, "Interrupted", "interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
 @cache
 def _commands() -> Callable[..., object]:
-    """What runs a command line; built once per process, as reading the options of all commands takes 20 ms."""
+    """The program; built once per process, as reading the options of all commands takes 20 ms."""
     from typer.main import get_command
 
     from .app import app
@@ -101,7 +109,7 @@ def _failed(arguments: Sequence[str], kind: str, message: str, code: int) -> int
         traceback.print_exc()
     if "--json" in arguments:
         print(json.dumps({"error": {"kind": kind, "message": message}}))
-    if message:  # without any argument the help has been shown, and says it all
+    if message:  # without any argument the help has been shown
         print(f"tailwise: {printable(message)}", file=sys.stderr)
     return code
 
@@ -117,115 +125,180 @@ def printable(text: str) -> str:
     return shown.encode(encoding, "backslashreplace").decode(encoding)
 
 
-PAPER = "paper"  # as a target
+class Form(Enum):
+    """How to print the answer."""
+
+    SUMMARY = "summary"
+    JSON = "json"
+    QUIET = "quiet"
+
+    @classmethod
+    def of(cls, *, as_json: bool, quiet: bool) -> Form:
+        """JSON wins where both are given."""
+        return cls.JSON if as_json else cls.QUIET if quiet else cls.SUMMARY
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The options that `select` and `path` share, as typed by the user."""
-
-    proba: str  # a path or a URL, which a Path would mangle
-    budget: int
-    counts: str | None
-    score: str | None
-    target: str | None
-    shares: str | None
-    at_least: str | None
-    at_most: str | None
-    seed: int
-    engine: str
-    shards: int | None
-    strategy: str | None = None
-    embeddings: str | None = None
-    labelled_embeddings: str | None = None
-    logits: bool = False
-
-    @property
-    def uniform(self) -> bool:
-        """True where every class is wanted equally often."""
-        return self.target in {None, PAPER} and (self.shares, self.at_least, self.at_most) == (None,) * 3
-
-    def check(self) -> None:
-        """Refuse options that contradict each other, before anything is read."""
-        kinds = {"--target": self.target, "--shares": self.shares}
-        kinds["--at-least/--at-most"] = self.at_least or self.at_most
-        given = [option for option, value in kinds.items() if value is not None]
-        if len(given) > 1:
-            raise WrongUsage(f"{' and '.join(given)} say the same thing in different ways; give one of them")
-        if self.strategy is not None:
-            from ..strategies import STRATEGIES
-
-            STRATEGIES[self.strategy]  # an unknown name lists the known ones
-            if self.score is not None:
-                raise WrongUsage("--strategy and --score exclude each other; give one of them")
-        if self.score is not None and not _is_npy(self.score):
-            from ..strategies.select import named_score
-
-            named_score(self.score)
+# Progress on stderr, for work that takes over a second: a spinner or a bar on a terminal, else a line now and then.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Inputs:
-    """The files of a request, read."""
-
-    proba: Matrix  # (N, C)
-    counts: Float64Array | None  # (C,)
-    arguments: dict[str, Any]  # what select and balance_path take beside proba and budget
-
-
-def read(request: Request) -> Inputs:
-    """Open the probabilities, then read what is given per class."""
-    from ..matrix.source import open_proba
-    from .select import per_class
-
-    proba = open_proba(request.proba)
-    classes = proba.shape[1]
-    counts = None if request.counts is None else per_class(request.counts, "--counts", classes)
-    arguments = {
-        "score": _score(request.score),
-        "counts": counts,
-        "target": _target(request, classes),
-        "seed": request.seed,
-        "engine": request.engine,
-        "shards": request.shards,
-    }
-    return Inputs(proba, counts, arguments)
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Gives a callback that shows the latest line."""
+    if quiet:
+        yield lambda _: None
+        return
+    shown = _spinner if sys.stderr.isatty() else _plain
+    with shown() as report:
+        yield report
 
 
-def choices(request: Request) -> dict[str, Any]:
-    """What `select` takes beside what it shares with `balance_path`."""
-    return {
-        "strategy": request.strategy, "embeddings": request.embeddings,
-        "labelled_embeddings": request.labelled_embeddings, "logits": request.logits,
-    }  # fmt: skip
+@contextmanager
+def _spinner() -> Iterator[Callable[[str], None]]:
+    from rich.console import Console
+    from rich.markup import escape
+
+    started = time.perf_counter()
+    status = Console(stderr=True).status("")
+
+    def report(line: str) -> None:
+        if time.perf_counter() - started > DELAY:
+            status.update(escape(line))
+            status.start()
+
+    try:
+        yield report
+    finally:
+        status.stop()
 
 
-def _is_npy(score: str) -> bool:
-    return Path(score).suffix.lower() == ".npy"
+@contextmanager
+def _plain() -> Iterator[Callable[[str], None]]:
+    due = time.perf_counter() + DELAY
+
+    def report(line: str) -> None:
+        nonlocal due
+        now = time.perf_counter()
+        if now > due:
+            due = now + INTERVAL
+            print(line, file=sys.stderr, flush=True)
+
+    yield report
 
 
-def _score(score: str | None) -> object:
-    from .select import read_scores
+@contextmanager
+def progress_shown(*, quiet: bool) -> Iterator[Progress]:
+    """Gives a callback for the share that is done and the current step."""
+    if quiet:
+        yield lambda _share, _what: None
+    elif sys.stderr.isatty():
+        with _bar() as report:
+            yield report
+    else:
+        with progress(quiet=False) as show:
+            yield lambda share, what: show(f"{what} ({share:.0%})")
 
-    return read_scores(Path(score)) if score is not None and _is_npy(score) else score
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as Bars
+
+    bar = BarColumn(bar_width=24, complete_style="cyan", finished_style="green")
+    columns = (SpinnerColumn(), bar, TaskProgressColumn(), TextColumn("{task.description}"))
+    bars = Bars(*columns, console=Console(stderr=True), transient=True)
+    task = bars.add_task("", total=1.0)
+    due = time.perf_counter() + DELAY
+
+    def report(share: float, what: str) -> None:
+        bars.update(task, completed=share, description=plain(what))
+        if time.perf_counter() > due:
+            bars.start()
+
+    try:
+        yield report
+    finally:
+        if bars.live.is_started:
+            bars.stop()
 
 
-def _target(request: Request, classes: int) -> object:
-    import numpy as np
+# Pieces of terminal output.
 
-    from ..targets import Target
-    from .select import limit_per_class, per_class
 
-    if request.target == PAPER:
-        return Target.paper()
-    if request.target is not None:
-        return Target.counts(per_class(request.target, "--target", classes))
-    if request.shares is not None:
-        return Target.shares(per_class(request.shares, "--shares", classes))
-    if request.at_least is None and request.at_most is None:
-        return None
-    low, high = request.at_least, request.at_most
-    return Target.ranges(
-        None if low is None else limit_per_class(low, "--at-least", classes, missing=0.0),
-        None if high is None else limit_per_class(high, "--at-most", classes, missing=np.inf),
-    )
+def console_line(text: str) -> None:
+    """Print a line with markup to stdout."""
+    from rich.console import Console
+
+    Console(highlight=False).print(text)
+
+
+def frameless() -> Table:
+    """A table with one line, below its header."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+
+
+def plain(text: str) -> str:
+    """A text of the user, safe to print: no markup, no control characters."""
+    from rich.markup import escape
+
+    return escape(printable(text))
+
+
+def shell_line(*words: str) -> str:
+    """A command line for the shell of this system.
+
+    >>> shell_line("tailwise", "label", "birds")
+    'tailwise label birds'
+    """
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def bar(value: float, mark: float | None, longest: float) -> Text:
+    """A bar of at most 24 cells in eighths of a cell, with a mark at the target.
+
+    >>> bar(1.0, 2.0, 2.0).plain
+    '████████████           │'
+    """
+    from rich.text import Text
+
+    eighths = round(8 * BAR * value / longest) if longest > 0 else 0
+    cells = list("█" * (eighths // 8) + EIGHTHS[eighths % 8].strip())
+    text = Text("".join(cells), style="cyan")
+    if mark is None:
+        return text
+    at = min(BAR - 1, math.floor(BAR * mark / longest))
+    drawn = text.plain.ljust(at + 1)
+    return Text.assemble((drawn[:at], "cyan"), ("│", "bold yellow"), (drawn[at + 1 :], "cyan"))
+
+
+def certificate(status: str, gap: float | None) -> str:
+    """How good a batch is, in words.
+
+    >>> certificate("within gap", 7e-5)
+    'within 0.0070 % of the best possible batch, certified'
+    """
+    if status == "optimal":
+        return "optimal: no batch is better, to one in a million"
+    if gap is None or not math.isfinite(gap):
+        return f"{status}: this method gives no bound"
+    if status == "optimal chunks":
+        best = "the best possible" if gap <= 1e-6 else f"within {percent(gap)} of the best possible"
+        return f"chosen in chunks, each {best} after those before it, certified"
+    within = f"within {percent(gap)} of the best possible batch, certified"
+    return within if status == "within gap" else f"{within} ({status})"
+
+
+def percent(share: float) -> str:
+    """A share in percent, never rounded down to a better one; below 1e-9 it is rounding noise.
+
+    >>> percent(7.01e-5), percent(0.0123), percent(0.5), percent(1e-14)
+    ('0.0071 %', '1.3 %', '50 %', '0 %')
+    """
+    if share <= 1e-9:
+        return "0 %"
+    digits = 1 - math.floor(math.log10(100 * share))
+    up = math.ceil(round(100 * share * 10**digits, 6)) / 10**digits
+    return f"{up:.{max(0, digits)}f} %" if digits > 0 and up != int(up) else f"{up:.0f} %"

@@ -1,67 +1,103 @@
-"""What `tailwise predict` does: plan, compute, print in the form that was asked for."""
+"""`tailwise predict`: a learner's probabilities for a pool, as shards."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 
 from ..errors import BadInput
-from ..inference.pipeline import DTYPES, LOCAL, Plan, Predicted, plan_pool, predict_pool
-from ..pools.pool import BadImage
-from ..ray.cluster import address_of, ray_module
-from .output import WrongUsage
-from .select import Form
-from .select_output import plain, progress_shown, shell_line
+from .output import Form, WrongUsage, plain, progress_shown, shell_line
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..inference.pipeline import Plan, Predicted
+    from ..pools.pool import BadImage
+
+PANEL = "Select"
 MOST_BAD = 5  # images that are named in the summary; all are in the shards' JSON
 USUAL_BUDGET = 1000
 
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked for."""
-
-    images: Path
-    learner: Path
-    out: Path
-    engine: str
-    workers: int | None
-    choices: dict[str, Any]  # of plan_pool
-    dry_run: bool
+predicting = typer.Typer()
 
 
-def run_predict(asked: Asked, form: Form) -> None:
-    """`tailwise predict`."""
-    _check(asked)
+@predicting.command(rich_help_panel=PANEL)
+def predict(
+    images: Annotated[
+        Path, typer.Argument(help="A folder of images, a .parquet file with them, or a folder of such files.")
+    ],
+    learner: Annotated[
+        Path, typer.Option(help="A folder that a model's save() wrote, or a campaign: its newest model is taken.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the shards; made if it is absent.")],
+    engine: Annotated[
+        str, typer.Option(metavar="local|ray|ray=ADDRESS", help="This process, or a Ray cluster: started, or joined.")
+    ] = "local",
+    workers: Annotated[int | None, typer.Option(min=1, help="Default: one per core.")] = None,
+    shard_size: Annotated[int, typer.Option(min=1, help="Images of a folder that make one shard.")] = 10_000,
+    dtype: Annotated[str, typer.Option(metavar="float16|float32", help="Of the probabilities.")] = "float16",
+    embeddings: Annotated[bool, typer.Option("--embeddings", help="Write what goes into the last layer, too.")] = False,
+    backbone: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What made a head's features: simple, efficientnet-lite0, module:factory."),
+    ] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Pixels of a side that a net was trained on.")] = None,
+    column: Annotated[str | None, typer.Option(metavar="NAME", help="The column of images in Parquet.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where paths in Parquet start; default: next to it.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
+) -> None:
+    """Predict a pool with a learner: one shard of probabilities per shard of images, each with a checksum.
+
+    What is done is not done again: stop it at any time and repeat it. Images that cannot be read are listed.
+
+    Example:
+
+      tailwise predict photos --learner birds --out shards
+      tailwise predict train.parquet --learner model --out shards --engine ray --embeddings
+    """
+    from ..inference.pipeline import plan_pool, predict_pool
+    from .output import Form
+
+    _check(dtype, engine)
+    form = Form.of(as_json=as_json, quiet=quiet)
     with progress_shown(quiet=form is not Form.SUMMARY) as report:
-        report(0.0, f"looking at {asked.images}")
-        plan = plan_pool(asked.images, asked.learner, asked.out, **asked.choices)
-        done = None if asked.dry_run else predict_pool(plan, engine=asked.engine, workers=asked.workers, report=report)
+        report(0.0, f"looking at {images}")
+        plan = plan_pool(
+            images, learner, out, shard_size=shard_size, dtype=dtype, embeddings=embeddings, backbone=backbone,
+            size=size, column=column, root=root,
+        )  # fmt: skip
+        done = None if dry_run else predict_pool(plan, engine=engine, workers=workers, report=report)
     if done is None:
-        _tell_plan(plan, form)
+        _show_plan(plan, form)
     elif form is Form.JSON:
         print(json.dumps(_facts(done)))
     elif form is Form.SUMMARY:
-        _show_done(done, asked)
+        _show_done(done, out)
 
 
-def _check(asked: Asked) -> None:
-    if asked.choices["dtype"] not in DTYPES:
-        raise WrongUsage(f"--dtype is {asked.choices['dtype']!r}; give {' or '.join(DTYPES)}")
-    if asked.engine == LOCAL:
+def _check(dtype: str, engine: str) -> None:
+    from ..inference.pipeline import DTYPES, LOCAL
+    from ..ray.cluster import address_of, ray_module
+
+    if dtype not in DTYPES:
+        raise WrongUsage(f"--dtype is {dtype!r}; give {' or '.join(DTYPES)}")
+    if engine == LOCAL:
         return
     try:
-        address_of(asked.engine)
+        address_of(engine)
     except BadInput as error:
         raise WrongUsage(f"--engine: {error}, or {LOCAL!r}") from error
-    ray_module()  # a missing extra is told at once
+    ray_module()  # a missing extra is reported at once
 
 
-def _tell_plan(plan: Plan, form: Form) -> None:
+def _show_plan(plan: Plan, form: Form) -> None:
     facts = {
         "images": plan.images, "shards": len(plan.shards), "done": len(plan.kept), "classes": plan.job.learner.classes,
         "bytes": plan.bytes, "out": str(plan.store.folder), "dry_run": True,
@@ -69,11 +105,13 @@ def _tell_plan(plan: Plan, form: Form) -> None:
     if form is Form.JSON:
         print(json.dumps(facts))
     elif form is Form.SUMMARY:
+        from rich.console import Console
+
         console = Console(highlight=False)
         shards = f"{_counted(len(plan.shards), 'shard')}, {len(plan.kept):,} of them done"
-        room = f"about {plan.bytes / 1e6:,.1f} MB in {plain(str(plan.store.folder))}"
+        size = f"about {plan.bytes / 1e6:,.1f} MB in {plain(str(plan.store.folder))}"
         classes = _counted(plan.job.learner.classes, "class", "es")
-        console.print(f"[bold]{plan.images:,} images[/] in {shards}; {classes}, {room}", soft_wrap=True)
+        console.print(f"[bold]{plan.images:,} images[/] in {shards}; {classes}, {size}", soft_wrap=True)
         console.print("Nothing was written: this was a dry run.")
 
 
@@ -89,14 +127,16 @@ def _bad(done: Predicted) -> list[BadImage]:
     return [image for shard in done.shards for image in shard.bad]
 
 
-def _show_done(done: Predicted, asked: Asked) -> None:
+def _show_done(done: Predicted, out: Path) -> None:
+    from rich.console import Console
+
     console, rows = Console(highlight=False), done.manifest.rows
     there = len(done.shards) - done.computed
     shards = f"{_counted(len(done.shards), 'shard')}{f', {there:,} of them done before' if there else ''}"
     console.print(f"[bold]{rows:,} images × {done.manifest.classes:,} classes[/] in {shards}; {done.seconds:,.1f} s")
     _show_bad(_bad(done), console)
-    out, budget = shell_line(str(asked.out)), min(USUAL_BUDGET, max(1, rows // 10))
-    console.print(f"Next: tailwise select {plain(out)} --budget {budget}", soft_wrap=True)
+    shards_folder, budget = shell_line(str(out)), min(USUAL_BUDGET, max(1, rows // 10))
+    console.print(f"Next: tailwise select {plain(shards_folder)} --budget {budget}", soft_wrap=True)
 
 
 def _show_bad(bad: list[BadImage], console: Console) -> None:

@@ -1,8 +1,7 @@
-"""Numbers per class from the command line: a comma list, "7=41,8=3", or a .csv, .npy or .json file.
+"""`tailwise select` and `tailwise path`: read the options and the files, call the library, print the result.
 
-Text in, an array (C,) or a single number out; the library checks the values.
-
-What `select` and `path` do: check, read, call the library, print in the form that was asked for.
+Numbers per class are a comma list, pairs such as "7=41,8=3", or a .csv, .npy or .json file; the library checks the
+values.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable
-from enum import Enum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +20,188 @@ from ..errors import BadFile, BadInput
 from ..files import is_file, no_file, read_npy, shown_path
 from ..inputs import real_array, shown
 from ..types import Float64Array
-from .output import Request, WrongUsage, choices, read
-from .progress import progress
+from .output import Form, WrongUsage, progress
 
 if TYPE_CHECKING:
+    from ..matrix.open import Matrix
     from ..strategies.select import BalancePath
-
 
 FILES = (".csv", ".npy", ".json")
 CLASS_DIGITS = 9  # of a class number
 PAIR = re.compile(rf"^\s*(\d{{1,{CLASS_DIGITS}}})\s*=\s*(\S+?)\s*$")
+PAPER = "paper"  # as a target
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options that `select` and `path` share, as typed by the user."""
+
+    proba: str  # a path or a URL, which a Path would mangle
+    budget: int
+    counts: str | None
+    score: str | None
+    target: str | None
+    shares: str | None
+    at_least: str | None
+    at_most: str | None
+    seed: int
+    engine: str
+    shards: int | None
+    strategy: str | None = None
+    embeddings: str | None = None
+    labelled_embeddings: str | None = None
+    logits: bool = False
+
+    @property
+    def uniform(self) -> bool:
+        """True where every class is wanted equally often."""
+        return self.target in {None, PAPER} and (self.shares, self.at_least, self.at_most) == (None,) * 3
+
+    def check(self) -> None:
+        """Reject options that contradict each other, before anything is read."""
+        kinds = {"--target": self.target, "--shares": self.shares}
+        kinds["--at-least/--at-most"] = self.at_least or self.at_most
+        given = [option for option, value in kinds.items() if value is not None]
+        if len(given) > 1:
+            raise WrongUsage(f"{' and '.join(given)} say the same thing in different ways; give one of them")
+        if self.strategy is not None:
+            from ..strategies import STRATEGIES
+
+            STRATEGIES[self.strategy]  # an unknown name lists the known ones
+            if self.score is not None:
+                raise WrongUsage("--strategy and --score exclude each other; give one of them")
+        if self.score is not None and not _is_npy(self.score):
+            from ..strategies.select import named_score
+
+            named_score(self.score)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """The files of a request, read."""
+
+    proba: Matrix  # (N, C)
+    counts: Float64Array | None  # (C,)
+    arguments: dict[str, Any]  # what select and balance_path take in addition to proba and budget
+
+
+def read(request: Request) -> Inputs:
+    """Open the probabilities, then read what is given per class."""
+    from ..matrix.source import open_proba
+
+    proba = open_proba(request.proba)
+    classes = proba.shape[1]
+    counts = None if request.counts is None else per_class(request.counts, "--counts", classes)
+    arguments = {
+        "score": _score(request.score),
+        "counts": counts,
+        "target": _target(request, classes),
+        "seed": request.seed,
+        "engine": request.engine,
+        "shards": request.shards,
+    }
+    return Inputs(proba, counts, arguments)
+
+
+def choices(request: Request) -> dict[str, Any]:
+    """What `select` takes in addition to what it shares with `balance_path`."""
+    return {
+        "strategy": request.strategy, "embeddings": request.embeddings,
+        "labelled_embeddings": request.labelled_embeddings, "logits": request.logits,
+    }  # fmt: skip
+
+
+def _is_npy(score: str) -> bool:
+    return Path(score).suffix.lower() == ".npy"
+
+
+def _score(score: str | None) -> object:
+    return read_scores(Path(score)) if score is not None and _is_npy(score) else score
+
+
+def _target(request: Request, classes: int) -> object:
+    from ..targets import Target
+
+    if request.target == PAPER:
+        return Target.paper()
+    if request.target is not None:
+        return Target.counts(per_class(request.target, "--target", classes))
+    if request.shares is not None:
+        return Target.shares(per_class(request.shares, "--shares", classes))
+    if request.at_least is None and request.at_most is None:
+        return None
+    low, high = request.at_least, request.at_most
+    return Target.ranges(
+        None if low is None else limit_per_class(low, "--at-least", classes, missing=0.0),
+        None if high is None else limit_per_class(high, "--at-most", classes, missing=np.inf),
+    )
+
+
+def select(request: Request, solving: dict[str, Any], out: Path | None, form: Form) -> None:
+    """`tailwise select`; `solving` holds balance, gap and time_limit."""
+    from ..inference.shard_store import knows_names, names_of
+    from ..report.tables import PICK_SUFFIXES, check_writable, write_picks
+    from ..solver.path import parse_balance
+    from ..strategies.select import select as choose
+
+    request.check()
+    try:
+        parse_balance(solving["balance"])
+    except BadInput as error:
+        raise WrongUsage(f"--balance: {error}") from error
+    if out is not None:
+        check_writable(out, PICK_SUFFIXES)
+    with progress(quiet=form is Form.QUIET) as report:
+        inputs = read(request)
+        named = knows_names(request.proba)
+        batch = choose(inputs.proba, request.budget, report=report, **solving, **inputs.arguments, **choices(request))
+    names = names_of(request.proba, batch.indices) if named else None
+    if out is not None:
+        write_picks(batch, out, names)
+    if form is Form.JSON:
+        print(json.dumps(batch.to_dict() | ({"names": names} if named else {}), allow_nan=False))
+    elif form is Form.SUMMARY:
+        from .select_output import show_selection
+
+        show_selection(batch, inputs, request, solving["balance"], out, names)
+    elif out is None:
+        print("\n".join(names or map(str, batch.indices.tolist())))
+
+
+def path(request: Request, lams: str | None, out: Path | None, form: Form) -> None:
+    """`tailwise path`."""
+    from ..report.tables import PATH_SUFFIXES, check_writable
+    from ..strategies.select import balance_path
+
+    request.check()
+    values = None if lams is None else comma_list(lams, "--lams")
+    if out is not None:
+        check_writable(out, PATH_SUFFIXES)
+    with progress(quiet=form is Form.QUIET) as report:
+        inputs = read(request)
+        swept = balance_path(inputs.proba, request.budget, lams=values, report=report, **inputs.arguments)
+    if out is not None:
+        _write_path(swept, out)
+    if form is Form.JSON:
+        print(json.dumps(swept.to_dict(), allow_nan=False))
+    elif form is Form.SUMMARY:
+        from .select_output import show_path
+
+        show_path(swept, out)
+
+
+def _write_path(swept: BalancePath, out: Path) -> None:
+    from ..report.tables import write_sweep
+
+    if out.suffix.lower() == ".csv":
+        write_sweep(swept, out)
+        return
+    from ..report.figures import path_figure, write_figure
+
+    write_figure(path_figure(swept), out)
+
+
+# Numbers per class.
 
 
 def per_class(text: str, option: str, classes: int, *, missing: float = 0.0) -> Float64Array:
@@ -56,7 +227,7 @@ def per_class(text: str, option: str, classes: int, *, missing: float = 0.0) -> 
 
 
 def limit_per_class(text: str, option: str, classes: int, *, missing: float) -> Float64Array:
-    """The same, but one number stands for all classes.
+    """The same, but a single number is used for all classes.
 
     >>> limit_per_class("30", "--at-most", 3, missing=np.inf).tolist()
     [30.0, 30.0, 30.0]
@@ -161,86 +332,9 @@ def _number(text: str, option: str) -> float:
 
 
 def is_number(text: str) -> bool:
-    """Whether Python reads it as one; "nan" and "inf" are numbers."""
+    """Whether Python reads it as a number; "nan" and "inf" are numbers."""
     try:
         float(text)
     except ValueError:
         return False
     return True
-
-
-class Form(Enum):
-    """How to print the answer."""
-
-    SUMMARY = "summary"
-    JSON = "json"
-    QUIET = "quiet"
-
-    @classmethod
-    def of(cls, *, as_json: bool, quiet: bool) -> Form:
-        """JSON is meant for a program even where it is to be quiet besides."""
-        return cls.JSON if as_json else cls.QUIET if quiet else cls.SUMMARY
-
-
-def select(request: Request, solving: dict[str, Any], out: Path | None, form: Form) -> None:
-    """`tailwise select`; `solving` holds balance, gap and time_limit."""
-    from ..inference.shard_store import knows_names, names_of
-    from ..report.tables import PICK_SUFFIXES, check_writable, write_picks
-    from ..solver.path import parse_balance
-    from ..strategies.select import select as choose
-
-    request.check()
-    try:
-        parse_balance(solving["balance"])
-    except BadInput as error:
-        raise WrongUsage(f"--balance: {error}") from error
-    if out is not None:
-        check_writable(out, PICK_SUFFIXES)
-    with progress(quiet=form is Form.QUIET) as report:
-        inputs = read(request)
-        named = knows_names(request.proba)
-        batch = choose(inputs.proba, request.budget, report=report, **solving, **inputs.arguments, **choices(request))
-    names = names_of(request.proba, batch.indices) if named else None
-    if out is not None:
-        write_picks(batch, out, names)
-    if form is Form.JSON:
-        print(json.dumps(batch.to_dict() | ({"names": names} if named else {}), allow_nan=False))
-    elif form is Form.SUMMARY:
-        from .select_output import show_selection
-
-        show_selection(batch, inputs, request, solving["balance"], out, names)
-    elif out is None:
-        print("\n".join(names or map(str, batch.indices.tolist())))
-
-
-def path(request: Request, lams: str | None, out: Path | None, form: Form) -> None:
-    """`tailwise path`."""
-    from ..report.tables import PATH_SUFFIXES, check_writable
-    from ..strategies.select import balance_path
-
-    request.check()
-    values = None if lams is None else comma_list(lams, "--lams")
-    if out is not None:
-        check_writable(out, PATH_SUFFIXES)
-    with progress(quiet=form is Form.QUIET) as report:
-        inputs = read(request)
-        swept = balance_path(inputs.proba, request.budget, lams=values, report=report, **inputs.arguments)
-    if out is not None:
-        _write_path(swept, out)
-    if form is Form.JSON:
-        print(json.dumps(swept.to_dict(), allow_nan=False))
-    elif form is Form.SUMMARY:
-        from .select_output import show_path
-
-        show_path(swept, out)
-
-
-def _write_path(swept: BalancePath, out: Path) -> None:
-    from ..report.tables import write_sweep
-
-    if out.suffix.lower() == ".csv":
-        write_sweep(swept, out)
-        return
-    from ..report.figures import path_figure, write_figure
-
-    write_figure(path_figure(swept), out)

@@ -1,46 +1,29 @@
-"""Results on the terminal: a selection, a sweep or the strategies in, rich renderables on stdout out.
-
-How far a campaign's work is, on stderr: a bar on a terminal, else a line now and then; nothing for quick work.
-"""
+"""How selections, paths and strategies look on a terminal."""
 
 from __future__ import annotations
 
-import math
-import os
-import shlex
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from ..report.tables import own_settings, score_rows, shared_settings, strategy_rows
 from ..targets import l1_score
-from ..types import Progress, unheard
-from . import progress
-from .output import printable
+from .output import bar, certificate, frameless, percent, plain
 from .select import is_number
 
 if TYPE_CHECKING:
     from ..strategies.select import BalancePath
     from ..types import Float64Array, Selection
-    from .output import Inputs, Request
+    from .select import Inputs, Request
 
 
 MOST_CLASSES = 25
 MOST_NOTES = 5
 MOST_PICKS = 8
-BAR = 24
-EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def show_selection(
@@ -63,38 +46,8 @@ def show_selection(
     console.print(_whereabouts(batch, out, names), soft_wrap=True)
 
 
-def certificate(status: str, gap: float | None) -> str:
-    """What may be said of a batch, in words.
-
-    >>> certificate("within gap", 7e-5)
-    'within 0.0070 % of the best possible batch, certified'
-    """
-    if status == "optimal":
-        return "optimal: no batch is better, to one in a million"
-    if gap is None or not math.isfinite(gap):
-        return f"{status}: this method gives no bound"
-    if status == "optimal chunks":
-        best = "the best possible" if gap <= 1e-6 else f"within {percent(gap)} of the best possible"
-        return f"chosen in chunks, each {best} after those before it, certified"
-    within = f"within {percent(gap)} of the best possible batch, certified"
-    return within if status == "within gap" else f"{within} ({status})"
-
-
-def percent(share: float) -> str:
-    """A share in percent, never rounded down to a better one; below 1e-9 it is rounding noise.
-
-    >>> percent(7.01e-5), percent(0.0123), percent(0.5), percent(1e-14)
-    ('0.0071 %', '1.3 %', '50 %', '0 %')
-    """
-    if share <= 1e-9:
-        return "0 %"
-    digits = 1 - math.floor(math.log10(100 * share))
-    up = math.ceil(round(100 * share * 10**digits, 6)) / 10**digits
-    return f"{up:.{max(0, digits)}f} %" if digits > 0 and up != int(up) else f"{up:.0f} %"
-
-
 def class_table(batch: Selection, labelled: Float64Array) -> Table:
-    """Labelled so far, target, expected counts with a bar, and places where there are such.
+    """Labelled so far, target, expected counts with a bar, and places where there are any.
 
     Of many classes those farthest from their target.
     """
@@ -131,22 +84,6 @@ def wanted_text(low: float, high: float, budget: int) -> str:
     if high >= budget:
         return f"≥ {low:g}" if low > 0 else "any"
     return f"{low:g}–{high:g}" if low > 0 else f"≤ {high:g}"
-
-
-def bar(value: float, mark: float | None, longest: float) -> Text:
-    """A bar of at most 24 cells in eighths of a cell, with a mark at the target.
-
-    >>> bar(1.0, 2.0, 2.0).plain
-    '████████████           │'
-    """
-    eighths = round(8 * BAR * value / longest) if longest > 0 else 0
-    cells = list("█" * (eighths // 8) + EIGHTHS[eighths % 8].strip())
-    text = Text("".join(cells), style="cyan")
-    if mark is None:
-        return text
-    at = min(BAR - 1, math.floor(BAR * mark / longest))
-    drawn = text.plain.ljust(at + 1)
-    return Text.assemble((drawn[:at], "cyan"), ("│", "bold yellow"), (drawn[at + 1 :], "cyan"))
 
 
 def _overview(batch: Selection, labelled: Float64Array, request: Request) -> list[str]:
@@ -234,64 +171,3 @@ def show_strategies() -> None:
     every = ", ".join(f"{name}={default!r}" for name, default in shared.items())
     console.print(f"Every strategy takes {every}:\n  tailwise.strategies.make('entropy', balance='auto')")
     console.print("Scores are for tailwise select --score and tailwise.select(score=…).")
-
-
-def console_line(text: str) -> None:
-    """A line with markup on stdout."""
-    Console(highlight=False).print(text)
-
-
-def frameless() -> Table:
-    """A table with a line below its header, and no other."""
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-
-
-def plain(text: str) -> str:
-    """The user's own words, safe to print: no markup, no control characters."""
-    return escape(printable(text))
-
-
-def shell_line(*words: str) -> str:
-    """Words as they are typed in the shell of this system.
-
-    >>> shell_line("tailwise", "label", "birds")
-    'tailwise label birds'
-    """
-    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
-
-
-@contextmanager
-def progress_shown(*, quiet: bool) -> Iterator[Progress]:
-    """Give a `report` callback for the share that is done and what is being done."""
-    if quiet:
-        yield unheard
-    elif sys.stderr.isatty():
-        with _bar() as report:
-            yield report
-    else:
-        with progress.progress(quiet=False) as say:
-            yield lambda share, what: say(f"{what} ({share:.0%})")
-
-
-@contextmanager
-def _bar() -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn
-    from rich.progress import Progress as Bars
-
-    bar = BarColumn(bar_width=24, complete_style="cyan", finished_style="green")
-    columns = (SpinnerColumn(), bar, TaskProgressColumn(), TextColumn("{task.description}"))
-    bars = Bars(*columns, console=Console(stderr=True), transient=True)
-    task = bars.add_task("", total=1.0)
-    due = time.perf_counter() + progress.PATIENCE
-
-    def report(share: float, what: str) -> None:
-        bars.update(task, completed=share, description=plain(what))
-        if time.perf_counter() > due:
-            bars.start()
-
-    try:
-        yield report
-    finally:
-        if bars.live.is_started:
-            bars.stop()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailwise.cli import progress, select_output
+from tailwise.cli import output
 
 
 class Clock:
@@ -17,13 +17,13 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
-    monkeypatch.setattr(select_output, "time", clock)
+    monkeypatch.setattr(output, "time", clock)
+    monkeypatch.setattr(output, "time", clock)
     return clock
 
 
 def test_slow_work_shows_a_line_with_its_share_on_stderr(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with select_output.progress_shown(quiet=False) as report:
+    with output.progress_shown(quiet=False) as report:
         report(0.0, "too early")
         clock.now = 2.0
         report(0.25, "indexing")
@@ -31,7 +31,7 @@ def test_slow_work_shows_a_line_with_its_share_on_stderr(clock: Clock, capsys: p
 
 
 def test_quiet_work_shows_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with select_output.progress_shown(quiet=True) as report:
+    with output.progress_shown(quiet=True) as report:
         clock.now = 100.0
         report(0.5, "indexing")
     assert capsys.readouterr() == ("", "")
@@ -43,7 +43,7 @@ def test_a_terminal_gets_a_bar_for_slow_work_alone(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with select_output.progress_shown(quiet=False) as report:
+    with output.progress_shown(quiet=False) as report:
         clock.now = seconds
         report(0.25, "indexing [1,000] images")
     printed = capsys.readouterr()

@@ -18,7 +18,7 @@ from tailwise.campaign.importing import Change, Disagreement, Imported, UnknownC
 from tailwise.campaign.quality import Agreement
 from tailwise.campaign.rounds import Pick, Round, RoundProgress
 from tailwise.campaign.state import Status
-from tailwise.cli import campaign_output, data_output
+from tailwise.cli import campaign_output, data_commands
 from tailwise.cli.campaign_commands import Begun, Init
 from tailwise.web.serve import Serving
 
@@ -214,7 +214,7 @@ def test_of_many_classes_those_farthest_from_their_target_are_shown(words: Calla
     ("host", "token", "line"),
     [
         ("127.0.0.1", "secret", "lets others in the network in"),
-        ("0.0.0.0", "secret", "Whoever has the link can label"),
+        ("0.0.0.0", "secret", "Anyone with the link can label"),
         ("127.0.0.1", None, "everybody on this machine can label"),
     ],
 )
@@ -290,7 +290,7 @@ def test_all_that_an_import_could_not_take_is_listed_with_what_to_do(words: Call
         changed=(Change("b.png", "ann", "owl", "kite"),), unmatched=(Unmatched("c.png", "no image has that name"),),
         unknown_classes=(UnknownClass("newt", 5, "no class is called so"),),
     )  # fmt: skip
-    data_output.show_imported(done)
+    data_commands.show_imported(done)
     text = words()
     for line in (
         "1 answer added 2 were there already 3 overwritten 4 records without an answer", "1 class added: fox",
@@ -302,25 +302,23 @@ def test_all_that_an_import_could_not_take_is_listed_with_what_to_do(words: Call
 
 
 def test_an_import_of_nothing_says_so(words: Callable[[], str]) -> None:
-    data_output.show_imported(Imported(dry_run=True))
+    data_commands.show_imported(Imported(dry_run=True))
     assert words() == "A dry run: nothing was changed. 0 answers would be added"
 
 
 def test_an_export_names_what_it_left_out(words: Callable[[], str]) -> None:
-    data_output.show_exported(Exported(Path("out"), "folders", 2, 2, (("x.png", "it is empty"),)), 1, dry_run=True)
+    data_commands.show_exported(Exported(Path("out"), "folders", 2, 2, (("x.png", "it is empty"),)), 1, dry_run=True)
     text = words()
     assert "Would write 2 records of 2 images to out (folders)" in text
     assert "note: 1 image on which people differ has no label in it" in text
     assert "x.png it is empty" in text
 
 
-def test_findings_are_shown_with_their_severity_and_how_to_mend_them(words: Callable[[], str]) -> None:
+def test_findings_are_shown_with_their_severity_and_how_to_fix_them(words: Callable[[], str]) -> None:
     found = [Finding("ledger", "it is [bold]damaged", "error", "go back"), Finding("busy", "held", "note")]
-    data_output.show_findings(
+    data_commands.show_findings(
         found, [Finding("models", "gone", "warning", "make them again")], Path("zoo"), dry_run=False
     )
     text = words()
-    assert text.startswith(
-        "✓ models: make them again ✗ error ledger it is [bold]damaged mend it: go back · note busy held"
-    )
+    assert text.startswith("✓ models: make them again ✗ error ledger it is [bold]damaged fix: go back · note busy held")
     assert "tailwise doctor zoo --fix NAME" in text

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailwise.cli import progress
+from tailwise.cli import output
 
 
 class Clock:
@@ -17,19 +17,19 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(output, "time", clock)
     return clock
 
 
 def test_quick_work_shows_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.progress(quiet=False) as report:
+    with output.progress(quiet=False) as report:
         clock.now = 0.9
         report("working")
     assert capsys.readouterr() == ("", "")
 
 
 def test_slow_work_shows_a_line_now_and_then_on_stderr(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.progress(quiet=False) as report:
+    with output.progress(quiet=False) as report:
         for second in range(12):
             clock.now = float(second)
             report(f"step {second}")
@@ -37,7 +37,7 @@ def test_slow_work_shows_a_line_now_and_then_on_stderr(clock: Clock, capsys: pyt
 
 
 def test_quiet_work_shows_nothing_however_slow(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.progress(quiet=True) as report:
+    with output.progress(quiet=True) as report:
         clock.now = 100.0
         report("working")
     assert capsys.readouterr() == ("", "")
@@ -48,7 +48,7 @@ def test_a_terminal_gets_a_spinner_with_the_latest_line(
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with progress.progress(quiet=False) as report:
+    with output.progress(quiet=False) as report:
         clock.now = 2.0
         report("gap [1e-3]")
     printed = capsys.readouterr()

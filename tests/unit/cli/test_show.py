@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 import tailwise
-from tailwise.cli import bench_output
-from tailwise.cli.select_output import bar, certificate, class_table, percent, plain, shell_line, shown_classes
+from tailwise.cli import bench_commands
+from tailwise.cli.output import bar, certificate, percent, plain, shell_line
+from tailwise.cli.select_output import class_table, shown_classes
 
 
 @pytest.fixture
@@ -76,12 +77,12 @@ def test_markup_and_control_characters_of_the_user_are_shown_as_they_are() -> No
 def test_a_command_is_quoted_for_the_shell_of_the_system(
     monkeypatch: pytest.MonkeyPatch, system: str, line: str
 ) -> None:
-    monkeypatch.setattr("tailwise.cli.select_output.os", SimpleNamespace(name=system))
+    monkeypatch.setattr("tailwise.cli.output.os", SimpleNamespace(name=system))
     assert shell_line("tailwise", "label", "my birds") == line
 
 
 def test_the_gains_of_the_demo_fit_into_80_columns_with_no_name_cut_off() -> None:
-    table = bench_output._table(
+    table = bench_commands._table(
         "method", "accuracy at the end", "gain over Random", "gain adjusted", "gain on the tail", "is"
     )
     table.add_row("Boundary-CB", "89.78 ± 1.15", "+9.47 ± 1.04", "+3.43 ± 0.54", "+17.75 ± 2.16", "better")
