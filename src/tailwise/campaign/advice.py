@@ -148,18 +148,20 @@ def _labels(facts: Facts) -> list[Evidence]:
     """Classes with few labels or none."""
     empty = [name for name, count in facts.labels.items() if not count]
     few = [name for name, count in facts.labels.items() if 0 < count < FEW]
+    has, it = ("has", "it") if len(empty) == 1 else ("have", "them")
     found = []
     if empty and facts.rounds >= TRIED:
         text = (
-            f"{_named(empty)} {_has(empty)} no label after {many(facts.rounds, 'round')}: perhaps no image shows "
+            f"{_named(empty)} {has} no label after {many(facts.rounds, 'round')}: perhaps no image shows "
             "it; look for examples by hand, or retire it."
         )
         found.append(Evidence("absent", "unclear", text, {"classes": float(len(empty))}))
     elif empty:
-        text = f"{_named(empty)} {_has(empty)} no label yet, so the model cannot name {_it(empty)}."
+        text = f"{_named(empty)} {has} no label yet, so the model cannot name {it}."
         found.append(Evidence("coverage", "yes", text, {"classes": float(len(empty))}))
     if few:
-        text = f"{_named(few)} {_has(few)} fewer than {FEW} labels, too few to be learnt or measured."
+        has = "has" if len(few) == 1 else "have"
+        text = f"{_named(few)} {has} fewer than {FEW} labels, too few to be learnt or measured."
         findable = facts.rounds < 2 * TRIED and any(name not in facts.unreachable for name in few)
         kind, leans = ("coverage", "yes") if findable else ("rare", "unclear")
         found.append(Evidence(kind, leans, text, {"classes": float(len(few))}))
@@ -364,11 +366,3 @@ def _named(names: Sequence[str], most: int = 5) -> str:
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most} more"
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
-
-
-def _has(names: Sequence[str]) -> str:
-    return "has" if len(names) == 1 else "have"
-
-
-def _it(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"

@@ -80,7 +80,7 @@ def find_class(ledger: Ledger, name: str | int) -> ClassRow:
     known = list_classes(ledger, retired=True)
     whole = isinstance(name, int) and not isinstance(name, bool)
     for one in known:
-        if (whole and one.id == name) or (isinstance(name, str) and _same(one.name, name)):
+        if (whole and one.id == name) or (isinstance(name, str) and one.name.casefold() == name.strip().casefold()):
             return one
     names = ", ".join(one.name for one in known[:20]) or "none"
     raise UnknownName(f"no class is called {shown(name)}; the classes are {names}{', …' if len(known) > 20 else ''}")
@@ -161,7 +161,3 @@ def _note(connection: sqlite3.Connection, class_id: int, what: str, old: str | N
         "INSERT INTO class_event (at, class_id, what, old, new) VALUES (?, ?, ?, ?, ?)",
         (now(), class_id, what, old, new),
     )
-
-
-def _same(one: str, other: str) -> bool:
-    return one.casefold() == other.strip().casefold()

@@ -354,10 +354,6 @@ def _forget_gone(ledger: Ledger) -> None:
     forget(ledger, _forgettable(ledger, rows))
 
 
-def _accept_changes(ledger: Ledger) -> None:
-    accept_changed(ledger, [row["id"] for row in ledger.read("SELECT id FROM image WHERE trouble = ?", (CHANGED,))])
-
-
 def _repair_features(ledger: Ledger) -> None:
     for fault in _feature_faults(ledger):
         if fault.damaged:
@@ -381,25 +377,28 @@ def _clear_leases(ledger: Ledger) -> None:
         connection.execute("DELETE FROM lease WHERE until <= ? OR until > ?", _lease_limits())
 
 
-def _clear_lock(ledger: Ledger) -> None:
-    """Nothing is left to do: opening a ledger for writing replaces the note."""
-
-
 def _remove_leftovers(ledger: Ledger) -> None:
     for path in _leftovers(ledger):
         path.unlink(missing_ok=True)
 
 
-def _make_backup(ledger: Ledger) -> None:
-    ledger.back_up("doctor")
-
-
-FIXES: dict[str, Callable[[Ledger], None]] = {
-    "folders": _give_up_folders, "index": _index_again, "missing": _index_again, "unreadable": _index_again,
-    "changed": _accept_changes, "gone": _forget_gone, "features": _repair_features, "models": _rebuild_models,
-    "orphans": _remove_orphans, "lock": _clear_lock, "leases": _clear_leases, "leftovers": _remove_leftovers,
-    "backup": _make_backup,
-}  # fmt: skip
+FIXES: dict[str, Callable[[Ledger], object]] = {
+    "folders": _give_up_folders,
+    "index": _index_again,
+    "missing": _index_again,
+    "unreadable": _index_again,
+    "changed": lambda ledger: accept_changed(
+        ledger, [row["id"] for row in ledger.read("SELECT id FROM image WHERE trouble = ?", (CHANGED,))]
+    ),
+    "gone": _forget_gone,
+    "features": _repair_features,
+    "models": _rebuild_models,
+    "orphans": _remove_orphans,
+    "lock": lambda _ledger: None,  # opening a ledger for writing has replaced the note
+    "leases": _clear_leases,
+    "leftovers": _remove_leftovers,
+    "backup": lambda ledger: ledger.back_up("doctor"),
+}
 """The fixes in the order in which they are applied: images before features, features before models."""
 
 

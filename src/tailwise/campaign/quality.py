@@ -102,7 +102,8 @@ class Curve:
 
     def recalls(self) -> Float64Array:
         """Share of each class that was recognised at the last point, (C,); NaN where none was asked about."""
-        return _recalls(self.confusion)
+        totals = self.confusion.sum(axis=1)
+        return np.where(totals > 0, np.diag(self.confusion) / np.maximum(totals, 1), np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,11 +288,6 @@ def _confusion(labels: IntArray, guesses: IntArray | None, classes: int) -> IntA
         asked = guesses >= 0
         np.add.at(table, (labels[asked], guesses[asked]), 1)
     return table
-
-
-def _recalls(confusion: IntArray) -> Float64Array:
-    totals = confusion.sum(axis=1)
-    return np.where(totals > 0, np.diag(confusion) / np.maximum(totals, 1), np.nan)
 
 
 Answers = Sequence[Hashable | None]

@@ -126,12 +126,17 @@ def fresh_folder(out: Path) -> Iterator[Path]:
         raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
 
 
-def check_folder(out: Path) -> None:
-    """Refuse a place that `fresh_folder` would refuse; nothing is made."""
-    try:
-        check_free(out.resolve())
-    except OSError as error:
-        raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
+class FolderFormat:
+    """A format that writes a folder."""
+
+    suffix = ""
+
+    def check(self, out: Path) -> None:
+        """Reject a place that `fresh_folder` would reject; nothing is made."""
+        try:
+            check_free(out.resolve())
+        except OSError as error:
+            raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
 
 
 def check_free(out: Path) -> None:

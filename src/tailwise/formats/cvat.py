@@ -36,7 +36,7 @@ from .base import (
     to_iso,
 )
 from .copies import (
-    check_folder,
+    FolderFormat,
     class_names,
     class_tree,
     copy_image,
@@ -56,12 +56,11 @@ LINE = re.compile(r'(?:"(?P<quoted>[^"]*)"(?P<ending>\S*)|(?P<plain>[^\s"]+))(?P
 
 
 @label_format
-class CvatImageNet:
+class CvatImageNet(FolderFormat):
     """Two archives that CVAT takes, and what it cannot carry in records.csv and classes.json."""
 
     name = "cvat-imagenet"
     about = "CVAT ImageNet 1.0: imagenet.zip with class folders, annotations.zip with lists"
-    suffix = ""
     copies = True
     priority = 30
 
@@ -79,10 +78,6 @@ class CvatImageNet:
             return _read_unpacked(path, classes)
         with opened_zip(path) as archive_file:
             return _read_archive(archive_file)
-
-    def check(self, out: Path) -> None:
-        """Refuse a folder that is not ours, or that cannot be made."""
-        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Write both archives; in the first, images without a class are in no_label/."""
@@ -138,16 +133,13 @@ def lists(records: Iterable[Record], classes: Sequence[str]) -> dict[str, str]:
 def _line(path: str, numbers: Iterable[str]) -> str:
     ending = PurePosixPath(path).suffix
     stem = path.removesuffix(ending)
-    return f"{_quoted(stem)}{ending} {' '.join(numbers)}\n"
+    quoted = f'"{stem}"' if len(stem.split()) > 1 else stem
+    return f"{quoted}{ending} {' '.join(numbers)}\n"
 
 
 def _subset(split: str) -> str:
     name = safe_name(split or SUBSET)
     return f"{name}_" if f"{name}.txt" == SYNSETS else name
-
-
-def _quoted(stem: str) -> str:
-    return f'"{stem}"' if len(stem.split()) > 1 else stem
 
 
 def _read_ours(path: Path, images: Path) -> Loaded:
@@ -166,7 +158,8 @@ def _read_archive(archive: ZipFile) -> Loaded:
     if texts:
         return _from_lists({name: text_of(member(archive, name), f"{archive.filename}/{name}") for name in texts})
     climbing = [f"{name}: it leads out of the archive" for name in names if ".." in name.split("/")]
-    found, strays = class_tree(filter(_shown, names), {}, split=False)
+    shown = [name for name in names if not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))]
+    found, strays = class_tree(shown, {}, split=False)
     if not found:
         raise BadFile(f"{archive.filename} holds neither class folders nor lists; was it exported as ImageNet 1.0?")
     records, _ = reconciled(found, (), lambda files: [_hash(archive, file) for file in files])
@@ -213,10 +206,6 @@ def _parsed(line: str, where: str, classes: Sequence[str]) -> tuple[str, list[st
 
 def _hash(archive: ZipFile, name: str) -> str:
     return hashlib.sha256(member(archive, name)).hexdigest()
-
-
-def _shown(name: str) -> bool:
-    return not any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
 
 
 FILE = "annotations.xml"

@@ -13,8 +13,8 @@ from ..errors import BadFile
 from .base import Loaded, Record, Sample, Source, all_classes, label_format
 from .copies import (
     Copies,
+    FolderFormat,
     Found,
-    check_folder,
     fresh_folder,
     hashes_below,
     lies_in,
@@ -29,12 +29,11 @@ DATA, LABELS, PREDICTIONS = "data", "labels.json", "predictions.json"
 
 
 @label_format
-class FiftyOne:
+class FiftyOne(FolderFormat):
     """FiftyOneImageClassificationDataset, with copies of the images."""
 
     name = "fiftyone"
     about = "FiftyOneImageClassificationDataset: data/ with images, labels.json"
-    suffix = ""
     copies = True
     priority = 50
 
@@ -61,10 +60,6 @@ class FiftyOne:
         records, gone = reconciled(found, listed_records(root), lambda files: _known_hashes(root, files))
         about = read_classes_file(root / CLASSES_FILE)
         return Loaded(records, problems + gone, all_classes(about.classes if about else names, records))
-
-    def check(self, out: Path) -> None:
-        """Refuse a folder that is not ours, or that cannot be made."""
-        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Copy the images and write their labels; a copy per record, as a name has one label."""

@@ -24,7 +24,7 @@ from .base import (
 from .copies import (
     RECORDS,
     Copies,
-    check_folder,
+    FolderFormat,
     class_names,
     class_tree,
     fresh_folder,
@@ -37,12 +37,11 @@ from .reading import CLASSES_FILE, ClassesFile, files_below, read_classes_file
 
 
 @label_format
-class Folders:
+class Folders(FolderFormat):
     """Class folders with copies, records.csv and classes.json."""
 
     name = "folders"
     about = "one folder per class, with copies of the images"
-    suffix = ""
     copies = True
     priority = 0
 
@@ -55,10 +54,6 @@ class Folders:
         if not path.is_dir():
             raise BadFile(f"there is no folder {path}; name a folder of class folders")
         return read_tree(path)
-
-    def check(self, out: Path) -> None:
-        """Refuse a folder that is not ours, or that cannot be made."""
-        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Copy each image into the folder of its class; images without a class go to _other and _unlabelled."""

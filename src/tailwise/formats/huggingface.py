@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import BadFile
 from .base import Loaded, Record, Sample, Source, all_classes, label_format, safe_name
-from .copies import SPLITS, Copies, check_folder, fresh_folder, hashes_below, lies_in
+from .copies import SPLITS, Copies, FolderFormat, fresh_folder, hashes_below, lies_in
 from .folders import read_tree
 from .reading import CLASSES_FILE, ClassesFile, files_below, json_lines, read_classes_file, read_text
 from .tables import PROBABILITY, Table, csv_of, guarded, header_of, parse_csv, records_of, row_of
@@ -25,12 +25,11 @@ MISREAD = re.compile(r"[-+=@.#\d\s].*|nan|na|n/a|<na>|none|null|inf|infinity|tru
 
 
 @label_format
-class HuggingFace:
+class HuggingFace(FolderFormat):
     """A folder per split, with copies and metadata."""
 
     name = "huggingface"
     about = "Hugging Face imagefolder: a folder per split with images and metadata.csv"
-    suffix = ""
     copies = True
     priority = 20
 
@@ -50,10 +49,6 @@ class HuggingFace:
         records = [record for table in tables for record in _split_records(root, table)]
         about = read_classes_file(root / CLASSES_FILE)
         return Loaded(records, problems, all_classes(about.classes if about else (), records))
-
-    def check(self, out: Path) -> None:
-        """Refuse a folder that is not ours, or that cannot be made."""
-        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Copy the images and write their metadata; a copy per record, as the loader wants one row per file."""

@@ -27,7 +27,7 @@ from .base import (
     label_format,
     to_iso,
 )
-from .copies import check_folder, fresh_folder
+from .copies import FolderFormat, fresh_folder
 from .reading import CLASSES_FILE, ClassesFile, read_bytes, read_classes_file, read_json, xml_of
 from .tables import SHA256
 
@@ -178,19 +178,15 @@ def _from_min(task: Json) -> Json:
     address = _address(task)
     rest = {key: value for key, value in task.items() if key not in MIN_KEYS and value != address}
     named = [rest[key] for key in CHOICE_KEYS if key in rest]
-    chosen = named or [value for value in rest.values() if _is_choice(value)]
+    chosen = named or [
+        value for value in rest.values() if isinstance(value, str) or (isinstance(value, dict) and "choices" in value)
+    ]
     if len(chosen) > 1 and not named:
         raise BadInput(f"which of {', '.join(rest)} is the class is unclear; export as JSON instead")
-    result = [{"type": "choices", "value": _spread(value)} for value in chosen[:1]]
+    result = [
+        {"type": "choices", "value": value if isinstance(value, dict) else {"choices": [value]}} for value in chosen[:1]
+    ]
     return {"result": result, "completed_by": task.get("annotator"), "created_at": task.get("created_at")}
-
-
-def _is_choice(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, dict) and "choices" in value)
-
-
-def _spread(value: object) -> Json:
-    return value if isinstance(value, dict) else {"choices": [value]}
 
 
 def _share(value: object) -> float:
@@ -214,12 +210,11 @@ CONTROL, OBJECT = "label", "image"
 
 
 @label_format
-class LabelStudio:
+class LabelStudio(FolderFormat):
     """A folder with tasks.json to import and label_config.xml to paste; the images stay where they are."""
 
     name = "label-studio"
     about = "Label Studio: tasks.json with annotations and predictions, label_config.xml"
-    suffix = ""
     copies = False
     priority = 60
 
@@ -251,10 +246,6 @@ class LabelStudio:
             problems += faults
         named = tuple(called.get(name, name) for name in choices)
         return Loaded(records, problems, all_classes(ours or named, records))
-
-    def check(self, out: Path) -> None:
-        """Refuse a folder that is not ours, or that cannot be made."""
-        check_folder(out)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Write tasks and configuration; addresses are for Label Studio's local files, below the images' folder."""

@@ -176,7 +176,9 @@ class ClassesFile:
 
     def encoded(self) -> bytes:
         """The file."""
-        listed = [{"name": name} | _folder(self.folders, name) for name in self.classes]
+        listed = [
+            {"name": name} | ({"folder": self.folders[name]} if name in self.folders else {}) for name in self.classes
+        ]
         content = {
             "tailwise": VERSION,
             "format": self.format,
@@ -207,20 +209,15 @@ def from_text(text: str, name: str) -> ClassesFile | None:
 def _from_content(content: Mapping[str, object], name: str) -> ClassesFile:
     listed, files, count = content.get("classes"), content.get("files"), content.get("records")
     kind = content.get("format")
-    good = isinstance(listed, list) and all(isinstance(entry, dict) and _named(entry) for entry in listed)
+    good = isinstance(listed, list) and all(
+        isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("folder", ""), str)
+        for entry in listed
+    )
     if not good or not isinstance(listed, list) or not _all_text(files) or not isinstance(count, int):
         raise BadFile(f"{name} is not as Tailwise writes it; was it changed? Export again, or remove it")
     names = tuple(str(entry["name"]) for entry in listed)
     folders = {str(entry["name"]): str(entry["folder"]) for entry in listed if "folder" in entry}
     return ClassesFile(str(kind), names, count, folders, tuple(files))
-
-
-def _folder(folders: Mapping[str, str], name: str) -> dict[str, str]:
-    return {"folder": folders[name]} if name in folders else {}
-
-
-def _named(entry: Mapping[str, object]) -> bool:
-    return isinstance(entry.get("name"), str) and isinstance(entry.get("folder", ""), str)
 
 
 def _all_text(content: object) -> TypeGuard[list[str]]:
