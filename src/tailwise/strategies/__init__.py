@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from .balanced_boundary import BalancedBoundary
     from .boundary import Boundary
     from .coreset import CoreSet
-    from .dropquery import DropQuery
     from .galaxy import Direct, Galaxy
     from .herding import MaxHerding, Refine, UHerding
     from .kcenter import KCenter
     from .pseudo_label import Pcb, PseudoLabel
-    from .typiclust import Tcm, TypiClust
+    from .typiclust import DropQuery, Tcm, TypiClust
     from .uncertainty import Bald, Entropy, LeastConfidence, Margin, Random, Vaal
 
 __all__ = [

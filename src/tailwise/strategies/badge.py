@@ -12,6 +12,7 @@ The C·d numbers of a gradient are never stored. Falcun (Gilhuber, Beer, Ma and 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +22,6 @@ from ..inputs import real_number
 from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column, Rows
 from ..processes import one_blas_thread
-from ..solver.path import find_lam
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .greedy import Imbalance, chance_scale, draw, tilted
 from .kcenter import checked_matrix
@@ -51,17 +51,12 @@ class Badge(Base):
         embedded = np.asarray(checked_matrix(predictions.embeddings, "embeddings", task.rows.size))
         with one_blas_thread():
             gradients = Gradients.of(task.rows, embedded)
-            known: dict[float, tuple[IntArray, float]] = {}
 
+            @cache
             def pick(lam: float) -> tuple[IntArray, float]:
-                if lam not in known:
-                    known[lam] = _k_means_plus_plus(task, gradients, lam)
-                return known[lam]
+                return _k_means_plus_plus(task, gradients, lam)
 
-            def l1_at(lam: float) -> float:
-                return task.ranges.distance(task.rows.total(pick(lam)[0]))
-
-            lam = find_lam(self.balance, l1_at, task.program(costs), scale=chance_scale(task.rows.size))
+            lam = task.find_lam(self.balance, lambda lam: pick(lam)[0], costs, scale=chance_scale(task.rows.size))
             picks, reached = pick(lam.value)
         return task.selection(picks, informativeness=reached, balance=self.balance, lam=lam, method=self.name)
 
@@ -151,17 +146,12 @@ class Falcun(Base):
     def choose(self, task: Task, _predictions: Predictions, costs: Column) -> Selection:
         """`informativeness` is the sum of the relevances u + d at which the picks were made."""
         uncertain = np.maximum(-costs.values(), 0.0)
-        known: dict[float, tuple[IntArray, float]] = {}
 
+        @cache
         def pick(lam: float) -> tuple[IntArray, float]:
-            if lam not in known:
-                known[lam] = self._picks(task, uncertain, lam)
-            return known[lam]
+            return self._picks(task, uncertain, lam)
 
-        def l1_at(lam: float) -> float:
-            return task.ranges.distance(task.rows.total(pick(lam)[0]))
-
-        lam = find_lam(self.balance, l1_at, task.program(costs), scale=chance_scale(task.rows.size))
+        lam = task.find_lam(self.balance, lambda lam: pick(lam)[0], costs, scale=chance_scale(task.rows.size))
         picks, relevance = pick(lam.value)
         return task.selection(picks, informativeness=relevance, balance=self.balance, lam=lam, method=self.name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..errors import BadInput
 from ..inputs import shown
 from ..matrix.nearest import border_distances, copy_keys, earlier
 from ..matrix.shards import Column, Rows
-from ..solver.path import Lam, find_lam, parse_balance
+from ..solver.path import Lam, parse_balance
 from ..solver.program import PROVEN
 from ..solver.transport import transport
 from ..targets import wanted_counts, whole_quotas
@@ -71,20 +72,16 @@ class BalancedBoundary(Base):
         nearest = Nearest(task.rows, 2 * int(max(likely)) + SPARE, copies=self.copies)
         known = nearest.known()
         fill = nearest.fill_exactly if self.conflicts == "exact" else nearest.fill_in_class_order
-        found: dict[float, Filled] = {}
 
+        @cache
         def filled(lam: float) -> Filled:
-            if lam not in found:
-                found[lam] = fill(quotas(task, known, lam))
-            return found[lam]
+            return fill(quotas(task, known, lam))
 
-        def l1_at(lam: float) -> float:
-            return task.ranges.distance(task.rows.total(filled(lam).rows))
-
-        exactly = balance == "auto"
-        program = task.program(costs)
-        lam = Lam(exact_lam(task, known)) if exactly else find_lam(balance, l1_at, program, scale=1.0)
-        used = np.inf if exactly else lam.value
+        if balance == "auto":
+            lam, used = Lam(exact_lam(task, known)), np.inf
+        else:
+            lam = task.find_lam(balance, lambda lam: filled(lam).rows, costs, scale=1.0)
+            used = lam.value
         best = filled(used)
         total = float(best.distances.sum())
         bound = min(best.bound, total)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column
 from ..score import margin
 from ..softmax import with_temperature
-from ..solver.path import Lam, find_lam, quick_effort, unavoidable_l1
+from ..solver.path import Lam, quick_effort, unavoidable_l1
 from ..solver.solver import lower_bound
 from ..targets import Target
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
@@ -71,21 +72,16 @@ class MaxHerding(Base):
         embedded, labelled = (unit_rows(rows) for rows in both_embeddings(task, predictions))
         start = self._coverage(task, embedded, labelled, self.weights(task, costs, labelled=len(labelled)))
         first = start.gains(embedded)
-        known: dict[float, Herd] = {}
 
+        @cache
         def pick(lam: float) -> Herd:
-            if lam not in known:
-                coverage = replace(start, covered=start.covered.copy())
-                imbalance = Imbalance(task.rows, task.ranges, lam) if lam else None
-                known[lam] = herd(coverage, embedded, task.budget, imbalance, first=first)
-            return known[lam]
-
-        def l1_at(lam: float) -> float:
-            return task.ranges.distance(task.rows.total(pick(lam).indices))
+            coverage = replace(start, covered=start.covered.copy())
+            imbalance = Imbalance(task.rows, task.ranges, lam) if lam else None
+            return herd(coverage, embedded, task.budget, imbalance, first=first)
 
         # λ weighs samples against gains: the mean gain of a pick is its natural unit.
         scale = _typical(pick(0.0)) if isinstance(self.balance, str) else 1.0
-        lam = find_lam(self.balance, l1_at, task.program(costs), scale=scale)
+        lam = task.find_lam(self.balance, lambda lam: pick(lam).indices, costs, scale=scale)
         return self._certified(task, pick(lam.value), lam)
 
     def weights(self, task: Task, _costs: Column, *, labelled: int) -> Float64Array:  # noqa: ARG002 - UHerding reads it

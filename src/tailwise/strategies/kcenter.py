@@ -13,6 +13,7 @@ leaves at most 2·OPT, so plain farthest-first covers the pool within 4·OPT.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
@@ -24,7 +25,6 @@ from ..matrix.blocks import map_blocks, rows_per_block, smallest
 from ..matrix.open import Matrix, as_matrix
 from ..matrix.shards import Column, Rows
 from ..processes import one_blas_thread
-from ..solver.path import find_lam
 from ..solver.program import Report, silent
 from ..targets import Ranges
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
@@ -305,20 +305,15 @@ class KCenter(Base):
         """Algorithm 2; `informativeness` is the sum of the distances at which the picks were made."""
         start = measure(*both_matrices(task, predictions), task.report)
         coreset = self._coreset(task, start)
-        known: dict[float, GreedyPicks] = {}
 
+        @cache
         def pick(lam: float) -> GreedyPicks:
-            if lam not in known:
-                known[lam] = _picks(task, start, coreset, lam)
-            return known[lam]
-
-        def l1_at(lam: float) -> float:
-            return task.ranges.distance(task.rows.total(pick(lam).indices))
+            return _picks(task, start, coreset, lam)
 
         # λ weighs samples against distances: a typical distance at which picks are made is its natural unit.
         wordy = isinstance(self.balance, str)
         scale = _typical(pick(0.0)) if wordy else 1.0
-        lam = find_lam(self.balance, l1_at, task.program(costs), scale=scale)
+        lam = task.find_lam(self.balance, lambda lam: pick(lam).indices, costs, scale=scale)
         picks = pick(lam.value)
         if coreset:
             _tell(task, start, coreset, picks)

@@ -133,11 +133,8 @@ class Pcb(Base):
             members[cls] = rows[np.argsort(-scores[rows], kind="stable")]
         visits = Visits(order, scores, members)
 
-        def l1_at(lam: float) -> float:
-            return task.ranges.distance(task.rows.total(visits.pick(task, lam)))
-
         scale, spread = scale_of(scores, task.budget, task.rows.classes), score_spread(scores, task.budget) or 1.0
-        lam = find_lam(self.balance, l1_at, task.program(costs), scale=scale, spread=spread)
+        lam = task.find_lam(self.balance, lambda lam: visits.pick(task, lam), costs, scale=scale, spread=spread)
         picks = visits.pick(task, lam.value)
         total = float(scores[picks].sum())
         return task.selection(picks, informativeness=total, balance=self.balance, lam=lam, method=self.name)

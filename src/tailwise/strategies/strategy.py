@@ -63,6 +63,17 @@ class Task:
         """The selection problem for costs u."""
         return Program(self.rows, cost, self.budget, lam, self.ranges)
 
+    def find_lam(
+        self, balance: Balance, picks_at: Callable[[float], IntArray], costs: Column, *, scale: float,
+        spread: float | None = None,
+    ) -> Lam:  # fmt: skip
+        """Turn a balance setting into λ for a method whose picks at λ are `picks_at(λ)`; see `solver.path.find_lam`."""
+
+        def l1_at(lam: float) -> float:
+            return self.ranges.distance(self.rows.total(picks_at(lam)))
+
+        return find_lam(balance, l1_at, self.program(costs), scale=scale, spread=spread)
+
     def selection(
         self, indices: IntArray, *, informativeness: float, balance: Balance, lam: Lam | float, method: str,
         status: str = "greedy", objective: float | None = None, bound: float = -np.inf, gap: float = np.inf,
