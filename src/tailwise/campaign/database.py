@@ -77,11 +77,6 @@ def leave_log(connection: sqlite3.Connection) -> bool:
     return _change_journal(connection, "truncate")
 
 
-def empty_log(connection: sqlite3.Connection) -> None:
-    """Bring a log into the file that the connection has open, and leave nothing in it."""
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-
-
 def log_of(path: Path) -> Path:
     """Where SQLite writes a log ahead: next to the file itself, also where the path is a link."""
     final = path.resolve()

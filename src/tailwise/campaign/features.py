@@ -40,6 +40,7 @@ THREADS = 2
 BATCH = 32  # images that a thread takes at once
 SHARD = 2048  # features that are written together: what a crash may cost
 CHANGED = "its bytes changed since it was indexed; index its folder again"
+MOVED = "is its disk mounted? If the images moved: tailwise init {} --images NEW"
 ALL_MISSING = 10  # so many images of a folder, all missing: a disk that is not mounted rather than files deleted
 
 
@@ -277,11 +278,7 @@ def _pixels(file: _File, side: int) -> InputArray:
 def _check_roots(files: Sequence[_File], home: Path) -> None:
     for root in {file.root for file in files}:
         if not root.is_dir():
-            raise BadFile(f"the folder {root} is not there, whose images are to be looked at; {_where_to(home)}")
-
-
-def _where_to(home: Path) -> str:
-    return f"is its disk mounted? If the images moved: tailwise init {home} --images NEW"
+            raise BadFile(f"the folder {root} is not there, whose images are to be looked at; {MOVED.format(home)}")
 
 
 def _check_mounted(files: Sequence[_File], troubles: Sequence[tuple[int, str, str]], home: Path) -> None:
@@ -290,4 +287,4 @@ def _check_mounted(files: Sequence[_File], troubles: Sequence[tuple[int, str, st
     for root in {file.root for file in files}:
         own = [file.id for file in files if file.root == root]
         if len(own) >= ALL_MISSING and missing.issuperset(own):
-            raise BadFile(f"none of {len(own):,} images is in {root} any more; {_where_to(home)}")
+            raise BadFile(f"none of {len(own):,} images is in {root} any more; {MOVED.format(home)}")

@@ -156,13 +156,6 @@ def import_file(
     return replace(done, problems=(*loaded.problems, *done.problems))
 
 
-def import_labels(
-    ledger: Ledger, records: Iterable[Record], annotator: str = ANNOTATOR, *, dry_run: bool = False
-) -> Imported:
-    """Import records with the usual options."""
-    return import_records(ledger, records, Options(annotator, dry_run=dry_run))
-
-
 def import_records(
     ledger: Ledger, records: Iterable[Record], options: Options, *, classes: Sequence[str] = (),
     report: Progress = unheard,
@@ -201,7 +194,7 @@ def _new_classes(ledger: Ledger, records: Iterable[Record], options: Options, cl
     labels = [*classes, *(record.label for record in records if record.label is not None)]
     made = []
     for label in dict.fromkeys(labels):
-        name = _renamed(label, options.rename)
+        name = options.rename.get(label, label)
         if _folded(name) not in known and not _fault(name):
             known.add(_folded(name))
             made.append(clean_name("class", name, MOST_CLASS))
@@ -224,7 +217,7 @@ def _claims(
         if isinstance(place, str):
             tally.unmatched.append(Unmatched(entry.path, place))
             continue
-        name = "" if entry.label is None else names.get(_folded(_renamed(entry.label, options.rename)))
+        name = "" if entry.label is None else names.get(_folded(options.rename.get(entry.label, entry.label)))
         if name is None:
             tally.unknown[entry.label or "", _why_unknown(entry.label or "", options.rename)] += 1
             continue
@@ -346,12 +339,8 @@ def _moment(record: Record, tally: Tally) -> int | None:
     return record.at
 
 
-def _renamed(label: str, rename: Mapping[str, str]) -> str:
-    return rename.get(label, label)
-
-
 def _why_unknown(label: str, rename: Mapping[str, str]) -> str:
-    name = _renamed(label, rename)
+    name = rename.get(label, label)
     fault = _fault(name)
     if fault:
         return fault

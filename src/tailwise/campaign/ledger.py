@@ -26,7 +26,6 @@ from .database import (
     Step,
     back_up,
     connect,
-    empty_log,
     is_ledger,
     keep_log,
     leave_log,
@@ -359,7 +358,7 @@ class Ledger:
         try:
             if self._copy is None and not self._writer.in_transaction and self.folder.is_dir():
                 with suppress(sqlite3.Error):  # somebody reads: then the log stays next to the file that is there now
-                    empty_log(self._writer)
+                    self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 self._copy = back_up(self._writer, self.folder / BACKUPS, "replaced")
         except (sqlite3.Error, OSError):  # a full disk: the next one tries again
             pass

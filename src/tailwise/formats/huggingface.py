@@ -58,8 +58,9 @@ class HuggingFace(FolderFormat):
         written = []
         with fresh_folder(out) as folder:
             copies = Copies(folder, source, always=True)
-            for home in dict.fromkeys(map(_home, kept)):
-                chosen = [record for record in kept if _home(record) == home]
+            homes = [safe_name(record.split or "train") for record in kept]
+            for home in dict.fromkeys(homes):
+                chosen = [record for record, its_home in zip(kept, homes, strict=True) if its_home == home]
                 files = [copies.put(record, home) for record in chosen]
                 rows = [[file.rsplit("/", 1)[-1], *row_of(r, header)] for r, file in zip(chosen, files, strict=True)]
                 name, content = metadata([FILE_NAME, *header], rows, names)
@@ -77,10 +78,6 @@ def metadata(header: Sequence[str], rows: Sequence[Sequence[str]], names: Iterab
         return METADATA[0], csv_of(header, rows)
     lines = [{name: _value(name, cell) for name, cell in zip(header, row, strict=True)} for row in rows]
     return METADATA[1], "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
-
-
-def _home(record: Record) -> str:
-    return safe_name(record.split or "train")
 
 
 def _value(column: str, cell: str) -> object:

@@ -75,8 +75,12 @@ def files_below(root: Path) -> tuple[list[str], list[str]]:
 
 def json_of(text: str, name: str) -> object:
     """What a JSON text holds; NaN, half characters and bottomless nesting are refused."""
+
+    def reject(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not a number")
+
     try:
-        value: object = json.loads(text, parse_constant=_refuse_constant)
+        value: object = json.loads(text, parse_constant=reject)
         if HALF_CHARACTER.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
@@ -153,10 +157,6 @@ def member(archive: ZipFile, name: str) -> bytes:
     if len(content) > MOST_MEMBER:
         raise BadFile(f"{name} in {archive.filename} unpacks to more than the {MOST_MEMBER:,} bytes allowed")
     return content
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a number")
 
 
 CLASSES_FILE = "classes.json"

@@ -22,7 +22,6 @@ from tailwise.campaign.importing import (
     UnknownClass,
     Unmatched,
     import_file,
-    import_labels,
     import_records,
 )
 from tailwise.campaign.ledger import Ledger
@@ -237,7 +236,7 @@ def test_the_version_of_a_model_from_elsewhere_is_left_out(ledger: Ledger) -> No
 
 
 def test_nothing_is_nothing(ledger: Ledger) -> None:
-    assert import_labels(ledger, []) == Imported()
+    assert import_records(ledger, [], Options()) == Imported()
 
 
 def test_a_file_is_imported_with_its_problems(ledger: Ledger, tmp_path: Path) -> None:
