@@ -168,7 +168,7 @@ def test_an_export_says_what_is_not_in_it(zoo: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["labels.txt"], 3, "take one of csv"),
+        (["labels.txt"], 3, "give the format: one of csv"),
         (["labels.csv", "--format", "cvs"], 2, "did you mean 'csv'?"),
         (["labels.csv", "--split", "half"], 2, "--split is 'half'"),
         (["labels.csv", "--split", "train=x,test=0.2"], 2, "--split is"),
