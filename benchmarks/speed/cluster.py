@@ -55,10 +55,10 @@ def _overhead(sheet: Sheet, answer: Answer, per_question: float) -> Measured:
 def scaling(path: str) -> Answer:
     """Questions and passes on one and two actors, and whole solves, beside the local engine on one thread."""
     import tailwise
+    from tailwise.matrix.open import open_proba
     from tailwise.matrix.shards import Rows
-    from tailwise.matrix.source import open_proba
     from tailwise.ray.cluster import connect
-    from tailwise.ray.rows import RayHands
+    from tailwise.ray.rows import RayBackend
 
     answer: Answer = {}
     matrix = open_proba(path)
@@ -67,13 +67,14 @@ def scaling(path: str) -> Answer:
     here = tailwise.select(path, budget, balance=1.0, score="entropy")
     with connect("ray", cpus=2) as cluster:
         for shards in SHARDS:
-            hands = RayHands(matrix, cluster, shards, threads=1)
-            rows = Rows(hands=hands)
+            backend = RayBackend(matrix, cluster, shards, threads=1)
+            rows = Rows(backend=backend)
             cost, y = rows.hold(np.zeros(rows.size)), np.linspace(-1.0, 1.0, rows.classes)
             rows.priced(cost, y)
-            answer[f"question {shards}"] = median(timed(lambda: rows.ask_all("drop", [])).seconds for _ in range(TURNS))  # noqa: B023 - called at once
+            calls = [timed(lambda: rows.call_all("drop", [])) for _ in range(TURNS)]  # noqa: B023 - called at once
+            answer[f"question {shards}"] = median(call.seconds for call in calls)
             answer[f"pass {shards}"] = median(timed(lambda: rows.priced(cost, y)).seconds for _ in range(5))  # noqa: B023 - called at once
-            hands.close()
+            backend.close()
         there = tailwise.select(path, budget, balance=1.0, engine="ray", shards=2, score="entropy")
     answer["same"] = bool(np.array_equal(here.indices, there.indices))
     answer |= {"local seconds": here.seconds, "ray seconds": there.seconds}
@@ -92,16 +93,17 @@ def _judge_scaling(sheet: Sheet, answer: Answer) -> Iterator[Measured]:
 class Counting:
     """Local shards that count the questions, and the bytes that would travel."""
 
-    def __init__(self, hands: Any) -> None:  # noqa: ANN401 - of the library under test
-        self.hands = hands
-        self.bounds, self.classes, self.dtype, self.sparse = hands.bounds, hands.classes, hands.dtype, hands.sparse
+    def __init__(self, backend: Any) -> None:  # noqa: ANN401 - of the library under test
+        self.backend = backend
+        self.bounds, self.classes = backend.bounds, backend.classes
+        self.dtype, self.sparse = backend.dtype, backend.sparse
         self.asked: Counter[str] = Counter()
         self.out: Counter[str] = Counter()
         self.back: Counter[str] = Counter()
 
-    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Count, and pass the question on."""
-        answers: list[Any] = self.hands.ask(method, arguments)
+        answers: list[Any] = self.backend.call(method, arguments)
         self.asked[method] += 1
         self.out[method] += sum(len(pickle.dumps(given, protocol=5)) for given in arguments)
         self.back[method] += sum(len(pickle.dumps(answer, protocol=5)) for answer in answers)
@@ -110,7 +112,7 @@ class Counting:
 
 def traffic(path: str) -> Answer:
     """Solve with 64 shards in one process: what travelled, beside what the model of docs/scale.md says."""
-    from tailwise.matrix.source import open_proba
+    from tailwise.matrix.open import open_proba
 
     matrix = open_proba(path)
     alone, _ = _counted(matrix, 1)
@@ -127,14 +129,14 @@ def traffic(path: str) -> Answer:
 
 def _counted(matrix: Any, shards: int) -> tuple[list[int], Counting]:  # noqa: ANN401 - of the library under test
     """How many questions were asked by the end of each dual round of a solve, and all of them."""
-    from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
+    from tailwise.matrix.shards import LocalBackend, Rows, shard_bounds
     from tailwise.score import entropy
     from tailwise.solver.program import Effort, Program
     from tailwise.solver.solver import solve
     from tailwise.targets import Target
 
-    counting = Counting(LocalHands(matrix, shard_bounds(*matrix.shape, shards)))
-    rows = Rows(hands=counting)
+    counting = Counting(LocalBackend(matrix, shard_bounds(*matrix.shape, shards)))
+    rows = Rows(backend=counting)
     budget = matrix.shape[0] // BUDGET_SHARE
     costs, _ = rows.scan(entropy, 5e-3)
     ranges = Target.uniform().resolve(np.zeros(rows.classes), budget)

@@ -112,8 +112,8 @@ def _whole_passes(path: str) -> list[float]:
     """Seconds of passes that price every row in float64, which a selection makes only where it must; file in memory."""
     from threadpoolctl import threadpool_limits
 
+    from tailwise.matrix.open import open_proba
     from tailwise.matrix.shards import Rows
-    from tailwise.matrix.source import open_proba
 
     rows = Rows(open_proba(path))
     cost, y = rows.hold(np.zeros(rows.size)), np.linspace(-1.0, 1.0, rows.classes)
@@ -153,26 +153,26 @@ class Beside:
 @contextmanager
 def asked_shards(beside: Beside | None = None) -> Iterator[list[Asked]]:
     """What the shards are asked, and how long they take."""
-    from tailwise.matrix.shards import LocalHands
+    from tailwise.matrix.shards import LocalBackend
 
-    ask, asked = LocalHands.ask, []
+    call, asked = LocalBackend.call, []
 
-    def timed_ask(hands: LocalHands, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def timed_call(backend: LocalBackend, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         read, compared = 0.0, beside if method in PASSES else None
         if compared:
             compared.prepare(compared.path)
-        ran = timed(lambda: ask(hands, method, arguments))
+        ran = timed(lambda: call(backend, method, arguments))
         if compared:
             compared.prepare(compared.path)
             read = timed(lambda: read_file(compared.path)).seconds
         asked.append(Asked(method, ran.seconds, read))
         return ran.result
 
-    LocalHands.ask = timed_ask  # type: ignore[method-assign]
+    LocalBackend.call = timed_call  # type: ignore[method-assign]
     try:
         yield asked
     finally:
-        LocalHands.ask = ask  # type: ignore[method-assign]
+        LocalBackend.call = call  # type: ignore[method-assign]
 
 
 def forget(path: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from . import errors, score, strategies
     from .calibration import calibrate
     from .campaign.service import Campaign
-    from .matrix.top_k import TopK
+    from .matrix.open import TopK
     from .strategies.select import balance_path, select
     from .targets import Target
     from .types import Predictions, Selection, Trust
@@ -42,7 +42,7 @@ _HOME = {
     "Predictions": "types",
     "Selection": "types",
     "Target": "targets",
-    "TopK": "matrix.top_k",
+    "TopK": "matrix.open",
     "Trust": "types",
     "balance_path": "strategies.select",
     "calibrate": "calibration",

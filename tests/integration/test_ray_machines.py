@@ -14,26 +14,26 @@ import json
 import numpy as np
 import tailwise
 from ray.cluster_utils import Cluster as Machines
-from tailwise.ray.rows import RayHands
+from tailwise.ray.rows import RayBackend
 
 proba = np.random.default_rng(0).dirichlet(np.geomspace(0.6, 0.05, 12), size=20_000).astype(np.float32)
 here = tailwise.select(proba, 300, score="entropy", balance=0.8)
 common = {"object_store_memory": 100 << 20, "node_ip_address": "127.0.0.1"}
 machines = Machines(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **common})
 workers = [machines.add_node(num_cpus=1, **common) for _ in range(2)]
-ask, homes, asked = RayHands.ask, [], 0
+call, homes, asked = RayBackend.call, [], 0
 
 
-def ask_and_lose_a_machine(hands, method, arguments):
+def call_and_lose_a_machine(backend, method, arguments):
     global asked
     asked += 1
-    homes.append(sorted(home.id for home in hands._homes))
+    homes.append(sorted(home.id for home in backend._homes))
     if asked == 9:
         machines.remove_node(workers[0], allow_graceful=False)
-    return ask(hands, method, arguments)
+    return call(backend, method, arguments)
 
 
-RayHands.ask = ask_and_lose_a_machine
+RayBackend.call = call_and_lose_a_machine
 there = tailwise.select(proba, 300, score="entropy", balance=0.8, engine=machines.address)
 machines.shutdown()
 print(json.dumps({

@@ -87,7 +87,7 @@ class Inputs:
 
 def read(request: Request) -> Inputs:
     """Open the probabilities, then read what is given per class."""
-    from ..matrix.source import open_proba
+    from ..matrix.open import open_proba
 
     proba = open_proba(request.proba)
     classes = proba.shape[1]

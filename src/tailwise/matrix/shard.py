@@ -33,9 +33,9 @@ from .blocks import (
     widen,
     widen_for_now,
 )
-from .files import FileMatrix
 from .nearest import Found, LargestRows, border_closeness, copy_keys, rows_near_borders
-from .top_k import TopK
+from .npy import FileMatrix
+from .open import TopK
 
 if TYPE_CHECKING:
     from ..score import Score

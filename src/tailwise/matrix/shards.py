@@ -1,24 +1,29 @@
-"""Where the rows live: an (N, C) matrix cut into shards, and columns of numbers beside its rows.
+"""Where rows live: an (N, C) matrix cut into shards, with columns of float64 numbers, one per row.
 
-`Rows` and `Column` are what the solver works with. They put a question to every shard and put the answers together;
-whether the shards are in this process or in others is the business of `Hands`.
+`Rows` and `Column` are what the solver works with: they call every shard and combine the answers. A `ShardBackend`
+holds the shards: in this process, or in another engine (`rows_on`), such as the actors of a Ray cluster.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadInput
+from ..errors import BadInput, BadProbabilities, UnknownName
+from ..inputs import shown, whole_number
 from ..types import Float64Array, FloatArray, IntArray
 from .blocks import (
+    SUM_TOLERANCE,
     added_problems,
     exact_sum,
     from_exact,
@@ -29,8 +34,8 @@ from .blocks import (
     worth_loading,
 )
 from .nearest import as_distances, merged
+from .open import TopK
 from .shard import DIGIT_BITS, Shard
-from .top_k import TopK
 
 if TYPE_CHECKING:
     from ..score import Score
@@ -38,24 +43,28 @@ if TYPE_CHECKING:
 
 
 GATHERED = 1 << 18  # numbers that may be looked at in one place
+Engine: TypeAlias = "Callable[[Matrix, str, int | None], AbstractContextManager[Rows]]"
+ENGINES = {"ray": "tailwise.ray.rows:ray_rows"}  # where each function is; it is imported when it is asked for
+LOCAL = "local"
+ADDRESS, ADDRESS_OF = re.compile(r"auto|[^\s/=]+:\d+"), "ray"  # an address alone is one of Ray's
 _KEYS = itertools.count()
 Number = TypeVar("Number", np.float32, np.float64)
 
 
-class Hands(Protocol):
-    """Whoever holds the shards: shard s has the rows bounds[s] … bounds[s + 1]."""
+class ShardBackend(Protocol):
+    """Holds the shards; shard s has the rows bounds[s] … bounds[s + 1]."""
 
     bounds: IntArray
     classes: int
     dtype: np.dtype[Any]
     sparse: bool  # whether the rows are those of a `TopK`
 
-    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of every shard, each with its own arguments; answers in the order of the shards."""
         ...
 
 
-class LocalHands:
+class LocalBackend:
     """Shards in this process, each using all cores in its turn."""
 
     def __init__(self, matrix: Matrix, bounds: IntArray, threads: int | None = None) -> None:
@@ -64,7 +73,7 @@ class LocalHands:
         loops = loaded() if worth_loading(*matrix.shape) and not self.sparse else None
         self.shards = [Shard(matrix, start, stop, threads, loops=loops) for start, stop in pairwise(bounds.tolist())]
 
-    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of every shard, one after the other."""
         return [getattr(shard, method)(*given) for shard, given in zip(self.shards, arguments, strict=True)]
 
@@ -81,15 +90,17 @@ def shard_bounds(size: int, classes: int, count: int) -> IntArray:
 
 
 class Rows:
-    """Probabilities (N, C), in one shard of this process unless told otherwise."""
+    """Probabilities (N, C), by default in one shard of this process."""
 
-    def __init__(self, matrix: Matrix | None = None, threads: int | None = None, *, hands: Hands | None = None) -> None:
-        if hands is None:
+    def __init__(
+        self, matrix: Matrix | None = None, threads: int | None = None, *, backend: ShardBackend | None = None
+    ) -> None:
+        if backend is None:
             assert matrix is not None
-            hands = LocalHands(matrix, shard_bounds(*matrix.shape, 1), threads)
-        self.hands, self.bounds = hands, hands.bounds
-        self.size, self.classes, self.dtype = int(hands.bounds[-1]), hands.classes, hands.dtype
-        self.sparse = hands.sparse
+            backend = LocalBackend(matrix, shard_bounds(*matrix.shape, 1), threads)
+        self.backend, self.bounds = backend, backend.bounds
+        self.size, self.classes, self.dtype = int(backend.bounds[-1]), backend.classes, backend.dtype
+        self.sparse = backend.sparse
         self._dropped: list[int] = []
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -98,7 +109,7 @@ class Rows:
         """Contiguous rows as float32 or float64."""
         start, stop, _ = where.indices(self.size)
         stops = np.clip(self.bounds, start, max(start, stop)).tolist()
-        parts = self.ask("read", [(slice(*ends),) for ends in pairwise(stops)])
+        parts = self.call("read", [(slice(*ends),) for ends in pairwise(stops)])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def take(self, indices: IntArray) -> Float64Array:
@@ -110,7 +121,7 @@ class Rows:
         order, parts = self.ordered(indices)
         ascending = bool((order[1:] > order[:-1]).all())
         result, start, step = np.empty((len(indices), self.classes), kind), 0, rows_per_block(self.classes)
-        for part in self.ask("take", [(cut,) for cut in parts]):
+        for part in self.call("take", [(cut,) for cut in parts]):
             for at in range(0, len(part), step):
                 block = widen(part[at : at + step])
                 where = slice(start + at, start + at + len(block))
@@ -121,32 +132,32 @@ class Rows:
     def total(self, indices: IntArray) -> Float64Array:
         """Sum of chosen rows, (C,), in float64."""
         _, parts = self.ordered(indices)
-        return from_fixed_point(self._added(self.ask("total", [(cut,) for cut in parts])))
+        return from_fixed_point(self._added(self.call("total", [(cut,) for cut in parts])))
 
     def class_sums(self) -> Float64Array:
         """Sum of all rows, (C,): how many images of each class the model expects."""
-        return from_fixed_point(self._added(self.ask_all("class_sums")))
+        return from_fixed_point(self._added(self.call_all("class_sums")))
 
     def variance(self, indices: IntArray) -> Float64Array:
         """Sum of p·(1 − p) over chosen rows, (C,): the variance of class counts if each row is drawn independently."""
         _, parts = self.ordered(indices)
-        return from_fixed_point(self._added(self.ask("variance", [(cut,) for cut in parts])))
+        return from_fixed_point(self._added(self.call("variance", [(cut,) for cut in parts])))
 
     def largest_class(self) -> IntArray:
         """The most probable class of every row, (N,)."""
-        return np.concatenate(self.ask_all("largest_class"))
+        return np.concatenate(self.call_all("largest_class"))
 
     def above(self, classes: IntArray, limit: float, every: int = 1) -> tuple[IntArray, Float64Array]:
         """For each of some classes, how many rows give it more than `limit`, and the sum of these.
 
         From one pass, or from one in `every` blocks of rows.
         """
-        counts, sums = zip(*self.ask_all("above", classes, limit, every), strict=True)
+        counts, sums = zip(*self.call_all("above", classes, limit, every), strict=True)
         return np.sum(counts, axis=0), np.sum(sums, axis=0)
 
     def between(self, classes: IntArray, floor: Float64Array, ceiling: Float64Array) -> list[Between]:
         """For each of some classes, its probabilities above a ceiling and down to a floor, from one pass."""
-        parts = self.ask_all("between", classes, floor, ceiling)
+        parts = self.call_all("between", classes, floor, ceiling)
         counts, sums, values, which = zip(*parts, strict=True)
         above, at_ceiling, at_floor = np.sum(counts, axis=0)
         total = np.concatenate(sums).sum(axis=0)  # of all blocks in their order, wherever the shards are cut
@@ -172,12 +183,12 @@ class Rows:
                 "distances to class borders need every probability, but a TopK holds only the largest of each row; "
                 "give the whole softmax, or use strategy 'margin' with balance"
             )
-        rows, closeness, _ = merged(self.ask_all("nearest_borders", count, each), count, each)
+        rows, closeness, _ = merged(self.call_all("nearest_borders", count, each), count, each)
         return rows, as_distances(closeness)
 
     def inside(self, reduced: Column, theta: float, cost: Column, but: IntArray) -> Inside:
         """What the rows with a reduced cost below θ add up to, leaving some out (ascending)."""
-        parts = self.ask("inside", [(reduced.key, theta, cost.key, cut) for cut in self._cut(but)])
+        parts = self.call("inside", [(reduced.key, theta, cost.key, cut) for cut in self._cut(but)])
         counts, proba, costs = zip(*parts, strict=True)
         return Inside(sum(counts), from_fixed_point(self._added(proba)), from_exact(sum(costs)))
 
@@ -221,7 +232,7 @@ class Rows:
     def minus_classes(self, classes: Sequence[int]) -> list[Column]:
         """−p of some classes, from one pass."""
         columns = [self._column_of(next(_KEYS)) for _ in classes]
-        self.ask_all("minus_classes", tuple(column.key for column in columns), classes)
+        self.call_all("minus_classes", tuple(column.key for column in columns), classes)
         return columns
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -231,21 +242,21 @@ class Rows:
         """How many there are."""
         return len(self.bounds) - 1
 
-    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Put a question to every shard, each with its own arguments; columns that nobody needs are dropped first."""
         if self._dropped:
             keys, self._dropped[:] = list(self._dropped), []
-            self.hands.ask("drop", [(keys,)] * self.shards)
-        return self.hands.ask(method, arguments)
+            self.backend.call("drop", [(keys,)] * self.shards)
+        return self.backend.call(method, arguments)
 
-    def ask_all(self, method: str, *arguments: object) -> list[Any]:
+    def call_all(self, method: str, *arguments: object) -> list[Any]:
         """Put the same question to every shard."""
-        return self.ask(method, [arguments] * self.shards)
+        return self.call(method, [arguments] * self.shards)
 
     def new_column(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> tuple[Column, list[Any]]:
         """Have every shard make its part of a new column."""
         key = next(_KEYS)
-        answers = self.ask(method, [(key, *given) for given in arguments])
+        answers = self.call(method, [(key, *given) for given in arguments])
         return self._column_of(key), answers
 
     def _column_of(self, key: int) -> Column:
@@ -313,16 +324,16 @@ class Column:
         """The numbers of some rows, (m,)."""
         order, parts = self.rows.ordered(indices)
         result = np.empty(len(indices))
-        result[order] = np.concatenate(self.rows.ask("at", [(self.key, cut) for cut in parts]))
+        result[order] = np.concatenate(self.rows.call("at", [(self.key, cut) for cut in parts]))
         return result
 
     def values(self) -> Float64Array:
         """All numbers, in this process, (N,)."""
-        return np.concatenate(self.rows.ask_all("values", self.key))
+        return np.concatenate(self.rows.call_all("values", self.key))
 
     def extent(self) -> tuple[float, float]:
         """The smallest and the largest number; (inf, −inf) where there are none."""
-        lows, highs = zip(*self.rows.ask_all("extent", self.key), strict=True)
+        lows, highs = zip(*self.rows.call_all("extent", self.key), strict=True)
         return min(lows), max(highs)
 
     def away_from(self, theta: float) -> Column:
@@ -331,7 +342,7 @@ class Column:
 
     def count_up_to(self, limit: float) -> int:
         """How many numbers are at most `limit`."""
-        return sum(self.rows.ask_all("count_up_to", self.key, limit))
+        return sum(self.rows.call_all("count_up_to", self.key, limit))
 
     def smallest(self, count: int) -> IntArray:
         """Rows of the `count` smallest numbers, ascending; ties go to the lower row."""
@@ -339,7 +350,7 @@ class Column:
             return np.empty(0, dtype=np.int64)
         if count >= self.rows.size:
             return np.arange(self.rows.size)
-        parts = self.rows.ask_all("below", self.key, self.smallest_but(count - 1), count)
+        parts = self.rows.call_all("below", self.key, self.smallest_but(count - 1), count)
         below = np.concatenate([part[0] for part in parts])
         tied = np.concatenate([part[1] for part in parts])[: count - len(below)]
         return np.sort(np.concatenate([below, tied]))
@@ -347,7 +358,7 @@ class Column:
     def sum_of_smallest(self, count: int) -> tuple[float, float]:
         """The sum of the `count` ≥ 1 smallest numbers, rounded once, and the largest of them."""
         limit = self.smallest_but(count - 1)
-        counts, sums = zip(*self.rows.ask_all("sum_below", self.key, limit), strict=True)
+        counts, sums = zip(*self.rows.call_all("sum_below", self.key, limit), strict=True)
         return from_exact(sum(sums) + (count - sum(counts)) * exact_sum(np.array([limit]))), limit
 
     def smallest_but(self, count: int) -> float:
@@ -360,7 +371,7 @@ class Column:
         while True:
             shift -= DIGIT_BITS
             digits = np.zeros(1 << DIGIT_BITS, dtype=np.int64)
-            for occurring, counts in self.rows.ask_all("histogram", self.key, prefix, shift):
+            for occurring, counts in self.rows.call_all("histogram", self.key, prefix, shift):
                 digits[occurring] += counts
             digits = digits.cumsum()
             digit = int(np.searchsorted(digits, count, side="right"))
@@ -368,5 +379,42 @@ class Column:
             count, prefix = count - smaller, prefix << DIGIT_BITS | digit
             if shift == 0 or digits[digit] - smaller <= GATHERED:
                 break
-        near = np.concatenate(self.rows.ask_all("beginning_with", self.key, prefix, shift))
+        near = np.concatenate(self.rows.call_all("beginning_with", self.key, prefix, shift))
         return float(np.partition(near, count)[count])
+
+
+@contextmanager
+def rows_on(matrix: Matrix, engine: str = LOCAL, shards: int | None = None) -> Iterator[Rows]:
+    """Rows on an engine: "local", or "ray", which may have an address ("ray=host:6379")."""
+    if shards is not None:
+        shards = min(whole_number(shards, "shards", least=1, but=", or None"), max(1, matrix.shape[0]))
+    named: object = engine
+    if isinstance(named, str) and named == LOCAL:
+        yield Rows(backend=LocalBackend(matrix, shard_bounds(*matrix.shape, shards or 1)))
+        return
+    with _find(engine)(matrix, engine, shards) as rows:
+        yield rows
+
+
+def _find(engine: str) -> Engine:
+    """The engine that a name, a name with an address, or an address alone belongs to."""
+    if not isinstance(engine, str):
+        raise BadInput(f"the engine is {shown(engine)}; it must be a name such as {LOCAL!r} or 'ray'")
+    name = ADDRESS_OF if ADDRESS.fullmatch(engine) else re.split(r"\W", engine, maxsplit=1)[0]
+    if name not in ENGINES:
+        forms = [LOCAL, *(f"{one}, {one}=HOST:PORT" for one in sorted(ENGINES))]
+        raise UnknownName(f"no engine is called {shown(engine)}; known: {', '.join(forms)}")
+    module, function = ENGINES[name].split(":")
+    found: Engine = getattr(import_module(module), function)
+    return found
+
+
+def scan(rows: Rows, score: Score | None = None) -> Column:
+    """Check every row and score it, in one pass; returns the costs 0 − score, zeros without a score."""
+    costs, (bad, problems) = rows.scan(score, SUM_TOLERANCE[rows.dtype])
+    if bad:
+        shown = "; ".join(problems)
+        more = f" (and {bad - len(problems):,} more)" if bad > len(problems) else ""
+        hint = "; if these are logits, give logits=True, or apply softmax first" if 2 * bad > rows.size else ""
+        raise BadProbabilities(f"{shown}{more}. Each row must hold probabilities, ≥ 0 and summing to 1{hint}")
+    return costs

@@ -17,9 +17,9 @@ import numpy as np
 
 from ..errors import ClusterLost
 from ..matrix.blocks import loaded, worth_loading
+from ..matrix.open import TopK
 from ..matrix.shard import Shard
 from ..matrix.shards import Rows, shard_bounds
-from ..matrix.top_k import TopK
 from ..types import FloatArray, IntArray
 from .cluster import OBJECT_STORE, Cluster, connect, ray_module
 
@@ -78,12 +78,12 @@ class ShardActor:
         """The number by which the system knows this process."""
         return os.getpid()
 
-    def ask(self, method: str, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as the method answers
+    def call(self, method: str, arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as the method answers
         """Call a method of the shard."""
         return getattr(self.shard, method)(*arguments)
 
 
-class RayHands:
+class RayBackend:
     """Shards in actors, spread over the nodes of a cluster."""
 
     def __init__(
@@ -105,9 +105,9 @@ class RayHands:
         self.actors = [self.build(at) for at in range(count)]
         self._wait_for(self.actors)
 
-    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of every shard at once; a shard that was lost on the way is built again and asked again."""
-        pending = [actor.ask.remote(method, given) for actor, given in zip(self.actors, arguments, strict=True)]
+        pending = [actor.call.remote(method, given) for actor, given in zip(self.actors, arguments, strict=True)]
         answers = [self._answer(at, pending[at], method, arguments[at]) for at in range(len(pending))]
         self._remember(method, arguments)
         return answers
@@ -125,7 +125,7 @@ class RayHands:
                 raise error.cause from None
             except self._lost:
                 self._rebuild(at)
-                pending = self.actors[at].ask.remote(method, given)
+                pending = self.actors[at].call.remote(method, given)
         raise ClusterLost(f"shard {at} was lost {MOST_REBUILDS} times in a row; look at the cluster's memory and logs")
 
     def _remember(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> None:
@@ -151,8 +151,8 @@ class RayHands:
         self.actors[at] = self.build(at)
         self._wait_for([self.actors[at]])
         for method, arguments in self.recipes.values():
-            self.actors[at].ask.remote(method, arguments[at])  # calls of one actor run in the order in which they came
-        self.actors[at].ask.remote("drop", (list(self._dropped),))
+            self.actors[at].call.remote(method, arguments[at])  # calls of one actor run in the order in which they came
+        self.actors[at].call.remote("drop", (list(self._dropped),))
 
     def build(self, at: int) -> Any:  # noqa: ANN401 - an actor
         """A new actor for a shard, without columns."""
@@ -208,8 +208,8 @@ def ray_rows(matrix: Matrix, engine: str, shards: int | None) -> Iterator[Rows]:
     held = (matrix.values, matrix.classes) if isinstance(matrix, TopK) else (matrix,)
     in_memory = sum(array.nbytes for array in held if isinstance(array, np.ndarray))
     with connect(engine, object_store=max(OBJECT_STORE, int(1.2 * in_memory))) as cluster:
-        hands = RayHands(matrix, cluster, shards)
+        backend = RayBackend(matrix, cluster, shards)
         try:
-            yield Rows(hands=hands)
+            yield Rows(backend=backend)
         finally:
-            hands.close()
+            backend.close()

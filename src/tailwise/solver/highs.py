@@ -1,21 +1,24 @@
-"""HiGHS on a small core: exact duals of the relaxed program, and the exact integer optimum of a few dozen rows.
+"""HiGHS: exact duals and integer optima of a small core of the program, and covering programs (for CoreSet).
 
-The only place that knows how the program is written for HiGHS: columns z (m), shortfall t⁺ (C), surplus t⁻ (C);
-rows low ≤ Pᵀz + t⁺ − t⁻ ≤ high and 1ᵀz = b. Costs are divided by the larger of λ and their own median size, so that
-HiGHS's tolerances mean the same for scores in any unit.
+This is the only module that knows how programs are written for HiGHS.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import highspy
 import numpy as np
+from scipy import sparse
 
-from ..types import BoolArray, Float64Array
+from ..errors import SolverFailed
+from ..types import BoolArray, Float64Array, IntArray
 from .newton import Part
 
+Highs: TypeAlias = Any  # highspy.Highs, which ships without full types
+Sparse: TypeAlias = Any  # scipy.sparse.csr_array
 TOLERANCE = 1e-9
 MOST_PIVOTS = 20_000
 OPTIMAL = highspy.HighsModelStatus.kOptimal
@@ -24,6 +27,8 @@ STOPPED = {  # states in which the best point and the bound so far are valid
     highspy.HighsModelStatus.kIterationLimit,
     highspy.HighsModelStatus.kSolutionLimit,
 }
+MOST_SWAPS, EDGES_PER_SWAP = 4_000, 50  # steps of one local search on a cover: few where branching is fast anyway
+ROUNDING = 1e-9  # share of a bound on a cover that its sums may have lost
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,8 +72,12 @@ def branch_and_bound(part: Part, incumbent: BoolArray, *, nodes: int, seconds: f
     return CoreOptimum(chosen, (info.mip_dual_bound - slack) * scale + part.inside_cost)
 
 
-def _load(part: Part, *, integer: bool) -> tuple[Any, float]:
-    """A solver holding the part's program, and the number by which its costs were divided."""
+def _load(part: Part, *, integer: bool) -> tuple[Highs, float]:
+    """A solver with the part's program, and the number by which its costs were divided.
+
+    Columns z (m), shortfall t⁺ (C), surplus t⁻ (C); rows low ≤ Pᵀz + t⁺ − t⁻ ≤ high and 1ᵀz = b. Costs are divided by
+    the larger of λ and their median absolute value, so that HiGHS's tolerances mean the same for scores in any unit.
+    """
     m, classes = part.rows.shape
     scale = max(part.lam, float(np.median(np.abs(part.cost))))
     model = highspy.HighsLp()
@@ -107,3 +116,170 @@ def _columns(part: Part, chosen: BoolArray) -> Float64Array:
     short = np.maximum(part.ranges.low - expected, 0.0)
     over = np.maximum(expected - part.ranges.high, 0.0)
     return np.concatenate([chosen.astype(np.float64), short, over])
+
+
+# -- covering programs -----------------------------------------------------------------------------------------------
+
+
+# Choose columns of a 0/1 matrix, the "cover" (m, N), such that all rows but Ξ have one: few columns, or at most b.
+
+
+class CoverSearch(Protocol):
+    """What a cover must have, and what the search for it may still cost."""
+
+    deadline: float  # seconds of time.perf_counter
+    steps: float  # simplex iterations and swaps that are left
+
+    @property
+    def budget(self) -> int:
+        """b, the columns that may be chosen."""
+        ...
+
+    @property
+    def outliers(self) -> int:
+        """Ξ, the rows that may stay uncovered."""
+        ...
+
+    def spent(self) -> bool:
+        """True where time or steps are used up."""
+        ...
+
+
+class ChosenColumns:
+    """A choice of columns that changes in place, with the weight that each column would add or take away."""
+
+    def __init__(self, cover: Sparse) -> None:
+        self.cover, self.by_column = cover, cover.tocsc()  # (m, N) by rows and by columns
+        self.weight = np.ones(cover.shape[0])  # (m,)
+        self.count = np.zeros(cover.shape[0], dtype=np.int64)  # (m,) chosen columns that cover the row
+        self.owners = self.count.copy()  # (m,) the sum of their numbers: the number itself where there is one
+        self.gain = np.asarray(cover.sum(axis=0))  # (N,) weight of the uncovered rows that the column covers
+        self.loss = np.full(cover.shape[1], np.inf)  # (N,) if chosen, weight of the rows that no other covers; else inf
+
+    def move(self, column: int, sign: int) -> None:
+        """Choose a column (sign 1) or drop it (sign −1)."""
+        rows = self.by_column.indices[self.by_column.indptr[column] : self.by_column.indptr[column + 1]]
+        others = self.count[rows] - (sign < 0)  # other chosen columns
+        turned, shared = rows[others == 0], rows[others == 1]
+        self.add_gain(turned, -sign * self.weight[turned])
+        np.subtract.at(self.loss, self.owners[shared] - (sign < 0) * column, sign * self.weight[shared])
+        self.loss[column] = self.weight[turned].sum() if sign > 0 else np.inf
+        self.count[rows] += sign
+        self.owners[rows] += sign * column
+
+    def add_gain(self, rows: IntArray, weight: Float64Array) -> None:
+        """Add weights to the gains of all columns that cover these rows."""
+        starts, ends = self.cover.indptr[rows].tolist(), self.cover.indptr[rows + 1].tolist()
+        near = [self.cover.indices[start:end] for start, end in zip(starts, ends, strict=True)]
+        if near:
+            self.gain += np.bincount(np.concatenate(near), np.repeat(weight, [*map(len, near)]), len(self.gain))
+
+    def choose(self, worth: Float64Array, outliers: int) -> IntArray:
+        """Choose until all but Ξ rows are covered, each time the column with the largest worth × gain."""
+        picks: list[int] = []
+        while (self.count == 0).sum() > outliers:
+            picks.append(int((worth * self.gain).argmax()))
+            self.move(picks[-1], 1)
+        return np.array(picks, dtype=np.int64)
+
+    def swap(self, search: CoverSearch) -> IntArray | None:
+        """Swap columns until all but Ξ rows are covered; None if that fails.
+
+        Row-weighting local search (Gao et al. 2015): an uncovered row gains 1 at each step; the column that costs least
+        goes, the best one for the heaviest uncovered row (after Ξ given up) comes; of equals the one at rest longest.
+        """
+        new, moved = -1, np.zeros(len(self.gain), dtype=np.int64)  # (N,) step of the last move
+        for step in range(1, min(MOST_SWAPS, 100 + self.cover.nnz // EDGES_PER_SWAP) + 1):
+            waiting, chosen = np.flatnonzero(self.count == 0), np.flatnonzero(np.isfinite(self.loss))
+            if len(waiting) <= search.outliers:
+                return chosen
+            if search.spent():
+                break
+            search.steps -= 1
+            self.weight[waiting] += 1.0
+            self.add_gain(waiting, np.ones(len(waiting)))
+            old = _best(chosen, new, -self.loss, moved)
+            self.move(old, -1)
+            row = np.argsort(np.where(self.count == 0, -self.weight, 0.0), kind="stable")[search.outliers]
+            new = _best(self.cover.indices[slice(*self.cover.indptr[row : row + 2])], old, self.gain, moved)
+            self.move(new, 1)
+            moved[[old, new]] = step
+        return None
+
+
+def _best(columns: IntArray, barred: int, worth: Float64Array, moved: IntArray) -> int:
+    """The worthiest column that is not barred; of equals the one that moved longest ago, then the first."""
+    free = columns[columns != barred] if len(columns) > 1 else columns
+    top = free[worth[free] == worth[free].max()]
+    return int(top[moved[top].argmin()])
+
+
+def relax_cover(search: CoverSearch, cover: Sparse) -> tuple[float, Float64Array]:
+    """How many centres a cover needs at least, and the fractional picks (N,) of the linear relaxation.
+
+    Any y ≥ 0 (m,) with coverᵀy ≤ 1 proves  Σs ≥ Σ_covered y ≥ Σy − (the Ξ largest y).  So the duals are scaled into
+    place and the bound is computed from them: no tolerance of the solver enters the proof.
+    """
+    solver = load_cover(search, cover, integer=False)
+    if np.isfinite(search.steps):
+        solver.setOptionValue("simplex_iteration_limit", max(0, int(search.steps)))
+    run_cover(solver)
+    search.steps -= max(0, solver.getInfo().simplex_iteration_count)
+    solution = solver.getSolution()
+    share = np.asarray(solution.col_value)[: cover.shape[1]] if solution.value_valid else np.ones(cover.shape[1])
+    if not solution.dual_valid:
+        return 0.0, share
+    y = np.maximum(np.asarray(solution.row_dual)[: cover.shape[0]], 0.0)  # (m,)
+    y /= max(1.0, (cover.T @ y).max())
+    return float(np.sort(y)[: len(y) - search.outliers].sum() - ROUNDING * y.sum()), share
+
+
+# What the final status of HiGHS means. The programs are bounded, so "unbounded or infeasible" is infeasible.
+STATUS = highspy.HighsModelStatus
+MEANING = {
+    **dict.fromkeys([STATUS.kOptimal, STATUS.kObjectiveTarget], "solved"),
+    **dict.fromkeys([STATUS.kInfeasible, STATUS.kUnboundedOrInfeasible], "impossible"),
+    **dict.fromkeys([STATUS.kTimeLimit, STATUS.kIterationLimit, STATUS.kSolutionLimit], "stopped"),
+}
+
+
+def run_cover(solver: Highs) -> str:
+    """Run HiGHS: "solved", "impossible" or "stopped"."""
+    solver.run()
+    status = solver.getModelStatus()
+    if status not in MEANING:
+        raise SolverFailed(
+            f"HiGHS ended a covering program with status {solver.modelStatusToString(status)!r}; if "
+            "this process has used HiGHS with more threads, call highspy.Highs.resetGlobalScheduler(True) first"
+        )
+    return MEANING[status]
+
+
+def load_cover(search: CoverSearch, cover: Sparse, *, integer: bool) -> Highs:
+    """A solver with  min Σs,  cover·s + o ≥ 1,  Σo ≤ Ξ  (o only if Ξ > 0);  if integer also Σs ≤ b, s binary."""
+    m, n = cover.shape
+    spare = m if search.outliers else 0
+    matrix = sparse.hstack([cover, sparse.eye_array(m)], format="csr") if spare else cover
+    model = highspy.HighsLp()
+    model.num_row_, model.num_col_ = m, n + spare
+    model.col_cost_ = np.repeat([1.0, 0.0], [n, spare])
+    model.col_lower_ = np.zeros(n + spare)
+    # In the relaxation s ≤ 1 would change nothing but the duals, which then need not obey coverᵀy ≤ 1.
+    model.col_upper_ = np.repeat([1.0 if integer else highspy.kHighsInf, 1.0], [n, spare])
+    model.row_lower_, model.row_upper_ = np.ones(m), np.full(m, highspy.kHighsInf)
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
+    model.a_matrix_.value_ = matrix.data
+    if integer:  # o is then binary by itself
+        model.integrality_ = [highspy.HighsVarType.kInteger] * n + [highspy.HighsVarType.kContinuous] * spare
+    solver: Highs = highspy.Highs()
+    # Presolve compares columns pair by pair, which takes minutes here and does not heed the time limit.
+    left = max(search.deadline - time.perf_counter(), 0.01)
+    for option, value in {"output_flag": False, "threads": 1, "presolve": "off", "time_limit": left}.items():
+        solver.setOptionValue(option, value)
+    solver.passModel(model)
+    if spare:
+        solver.addRow(0.0, float(search.outliers), m, np.arange(n, n + m, dtype=np.int32), np.ones(m))
+    if integer:
+        solver.addRow(0.0, float(search.budget), n, np.arange(n, dtype=np.int32), np.ones(n))
+    return solver

@@ -17,8 +17,7 @@ import numpy as np
 from ..errors import BadInput
 from ..inputs import real_number, whole_number
 from ..matrix.open import Matrix
-from ..matrix.shards import Column, Rows
-from ..matrix.source import scan
+from ..matrix.shards import Column, Rows, scan
 from ..score import balanced_margin, least_confidence
 from ..solver.path import parse_balance
 from ..solver.transport import SparseValues, Transport, sparse_transport

@@ -20,11 +20,7 @@ from ..errors import BadInput, PoolExhausted, SolverFailed
 from ..inputs import whole_number
 from ..matrix.shards import Column
 from ..processes import one_blas_thread
-from ..solver.covering import Columns as _Columns
-from ..solver.covering import Sparse
-from ..solver.covering import load as _load
-from ..solver.covering import relax as _relax
-from ..solver.covering import run as _run
+from ..solver.highs import ChosenColumns, Sparse, load_cover, relax_cover, run_cover
 from ..solver.path import parse_balance
 from ..types import BoolArray, Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
 from .kcenter import both_embeddings
@@ -349,14 +345,16 @@ def _kept(matrix: Sparse, keep: BoolArray) -> Sparse:
 
 
 def _relaxation_rules_out(search: _Search, cover: Sparse) -> bool:
-    greedy = _Columns(cover).choose(np.ones(cover.shape[1]), search.problem.outliers)
+    greedy = ChosenColumns(cover).choose(np.ones(cover.shape[1]), search.problem.outliers)
     search.offer(greedy)
-    return len(greedy) > search.problem.budget and _relax(search, cover)[0] > search.problem.budget
+    return len(greedy) > search.problem.budget and relax_cover(search, cover)[0] > search.problem.budget
 
 
 def _swaps_fail(search: _Search, cover: Sparse) -> bool:
-    columns = _Columns(cover)
-    for surplus in columns.choose(_relax(search, cover)[1] + 1e-4, search.problem.outliers)[search.problem.budget :]:
+    columns = ChosenColumns(cover)
+    for surplus in columns.choose(relax_cover(search, cover)[1] + 1e-4, search.problem.outliers)[
+        search.problem.budget :
+    ]:
         columns.move(surplus, -1)
     found = columns.swap(search)
     if found is not None:
@@ -366,10 +364,10 @@ def _swaps_fail(search: _Search, cover: Sparse) -> bool:
 
 def _branching_rules_out(search: _Search, max_nodes: int, cover: Sparse) -> bool:
     budget = search.problem.budget
-    solver = _load(search, cover, integer=True)
+    solver = load_cover(search, cover, integer=True)
     solver.setOptionValue("mip_max_nodes", max(1, int(max_nodes * min(1.0, EDGES_AT_FULL_NODES / cover.nnz) ** 2)))
     solver.setOptionValue("objective_target", float(budget))  # any cover will do
-    state = _run(solver)
+    state = run_cover(solver)
     search.steps -= max(0, solver.getInfo().simplex_iteration_count)
     if state == "solved":
         picks = np.flatnonzero(np.asarray(solver.getSolution().col_value)[: cover.shape[1]] > 0.5)

@@ -12,11 +12,9 @@ from numpy.typing import ArrayLike
 from ..calibration import softmaxed, trust_in, with_trust
 from ..errors import BadInput, MissingExtra
 from ..inputs import LARGEST_SCORE, class_names, in_row_order, per_class, per_row, real_array, shown
-from ..matrix.files import FileMatrix
-from ..matrix.open import as_matrix
-from ..matrix.shards import Column, Rows
-from ..matrix.source import open_proba, rows_on
-from ..matrix.top_k import TopK
+from ..matrix.npy import FileMatrix
+from ..matrix.open import TopK, as_matrix, open_proba
+from ..matrix.shards import Column, Rows, rows_on
 from ..score import SCORES, Score
 from ..solver.path import (
     Balance,

@@ -17,8 +17,8 @@ import numpy as np
 
 from ..errors import BadInput, PoolExhausted
 from ..inputs import Registry, check_settings, class_names, per_class, real_number, shown, whole_number
-from ..matrix.shards import Column, Rows
-from ..matrix.source import open_proba, rows_on, scan
+from ..matrix.open import open_proba
+from ..matrix.shards import Column, Rows, rows_on, scan
 from ..score import SCORES, Score
 from ..solver.path import (
     Balance,

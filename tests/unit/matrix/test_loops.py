@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tailwise
 from tailwise.matrix import blocks, compiled
-from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
+from tailwise.matrix.shards import LocalBackend, Rows, shard_bounds
 from tailwise.score import entropy
 
 DTYPES = (np.float16, np.float32, np.float64)
@@ -32,7 +32,7 @@ def softmax_rows(size: int, classes: int, dtype: type, spread: float = 0.1, seed
 
 
 def rows_in(array: np.ndarray, shards: int = 1, threads: int | None = None) -> Rows:
-    return Rows(hands=LocalHands(array, shard_bounds(*array.shape, shards), threads))
+    return Rows(backend=LocalBackend(array, shard_bounds(*array.shape, shards), threads))
 
 
 # -- what the loops compute ------------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ import pytest
 
 import tailwise
 from tailwise.errors import BadFile
-from tailwise.matrix import files as mapped
-from tailwise.matrix import files as spool
+from tailwise.matrix import npy as mapped
 from tailwise.matrix import npy as npy_files
 from tailwise.matrix import parquet
+from tailwise.matrix import parquet as spool
 from tailwise.matrix.open import as_matrix, open_matrix
 
 SIZES = (7, 0, 1, 40, 12, 3, 3, 3, 3, 3, 25)  # rows of the shards, one of them empty
@@ -355,7 +355,8 @@ import sys
 import numpy as np
 from tailwise.score import entropy
 from tailwise.matrix.shards import Rows
-from tailwise.matrix.source import open_proba, scan
+from tailwise.matrix.open import open_proba
+from tailwise.matrix.shards import scan
 
 def peak():
     with open("/proc/self/status") as status:

@@ -11,8 +11,8 @@ from tailwise.errors import BadInput
 from tailwise.matrix import nearest
 from tailwise.matrix.blocks import rows_per_block
 from tailwise.matrix.nearest import LargestRows, border_closeness, border_distances, one_against_rest, rows_near_borders
-from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
-from tailwise.matrix.top_k import TopK
+from tailwise.matrix.open import TopK
+from tailwise.matrix.shards import LocalBackend, Rows, shard_bounds
 
 
 def closeness_by_definition(proba: np.ndarray) -> np.ndarray:
@@ -33,7 +33,7 @@ def nearest_by_sorting(closeness: np.ndarray, count: int) -> tuple[np.ndarray, n
 
 
 def rows_in(matrix: np.ndarray | TopK, shards: int = 1, threads: int | None = None) -> Rows:
-    return Rows(hands=LocalHands(matrix, shard_bounds(*matrix.shape, shards), threads))
+    return Rows(backend=LocalBackend(matrix, shard_bounds(*matrix.shape, shards), threads))
 
 
 def softmax(size: int, classes: int, dtype: type, seed: int = 0) -> np.ndarray:

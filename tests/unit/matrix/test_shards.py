@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailwise.matrix.blocks import larger_than, map_blocks, product, rough_product, rows_per_block, smallest, widen_half
-from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
-from tailwise.matrix.source import open_proba
+from tailwise.matrix.open import open_proba
+from tailwise.matrix.shards import LocalBackend, Rows, shard_bounds
 from tailwise.score import entropy
 
 SHARDS = (1, 2, 4, 8)
 
 
 def rows_in(array: np.ndarray, shards: int, threads: int | None = None) -> Rows:
-    return Rows(hands=LocalHands(array, shard_bounds(*array.shape, shards), threads))
+    return Rows(backend=LocalBackend(array, shard_bounds(*array.shape, shards), threads))
 
 
 def softmax_rows(size: int, classes: int, dtype: type = np.float64, seed: int = 0) -> np.ndarray:
@@ -150,7 +150,7 @@ def test_rows_of_a_file_are_the_same_whether_few_or_many_are_taken(shards: int, 
     array = softmax_rows(60_000, 30, np.float16)
     np.save(tmp_path / "p.npy", array)
     matrix, some = open_proba(tmp_path / "p.npy"), np.arange(3, 60_000, every)
-    rows = Rows(hands=LocalHands(matrix, shard_bounds(*matrix.shape, shards)))
+    rows = Rows(backend=LocalBackend(matrix, shard_bounds(*matrix.shape, shards)))
     assert np.array_equal(rows.take(some), array[some].astype(np.float64))
     some = np.random.default_rng(0).permutation(np.repeat(some, 2))  # in any order, some of them twice
     assert np.array_equal(rows.take_as(np.float32, some), array[some].astype(np.float32))
@@ -325,11 +325,11 @@ def test_memory_of_dropped_columns_is_used_again_but_never_anybodys_array() -> N
 
 
 def test_columns_that_nobody_needs_are_dropped() -> None:
-    hands = LocalHands(softmax_rows(1_000, 5), np.array([0, 1_000]))
-    rows = Rows(hands=hands)
+    backend = LocalBackend(softmax_rows(1_000, 5), np.array([0, 1_000]))
+    rows = Rows(backend=backend)
     kept = rows.hold(np.zeros(1_000))
     for _ in range(5):
         rows.hold(np.zeros(1_000)).extent()
     gc.collect()
     kept.extent()
-    assert list(hands.shards[0].columns) == [kept.key]
+    assert list(backend.shards[0].columns) == [kept.key]

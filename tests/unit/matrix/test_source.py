@@ -11,8 +11,8 @@ import pytest
 
 from tailwise.errors import BadFile, BadInput, BadProbabilities
 from tailwise.inputs import per_class, per_row
-from tailwise.matrix.shards import Rows
-from tailwise.matrix.source import open_proba, scan
+from tailwise.matrix.open import open_proba
+from tailwise.matrix.shards import Rows, scan
 from tailwise.score import entropy
 
 GOOD = np.full((50, 4), 0.25, dtype=np.float32)

@@ -14,10 +14,10 @@ import pytest
 import tailwise
 from tailwise import Predictions, TopK, strategies
 from tailwise.errors import BadFile, BadInput, BadProbabilities, ClusterLost, UnknownName
+from tailwise.matrix.open import open_proba
 from tailwise.matrix.shards import Rows
-from tailwise.matrix.source import open_proba
 from tailwise.ray.cluster import Cluster
-from tailwise.ray.rows import RayHands, ray_rows
+from tailwise.ray.rows import RayBackend, ray_rows
 from tailwise.types import Selection
 
 
@@ -125,79 +125,80 @@ def test_a_balance_path_is_the_same_on_the_cluster(pool: np.ndarray) -> None:
 
 
 class Assassin:
-    """Hands that lose an actor just before chosen questions."""
+    """A backend that loses an actor just before chosen calls."""
 
-    def __init__(self, hands: RayHands, before: set[int]) -> None:
-        self.hands, self.before, self.asked, self.killed = hands, before, 0, 0
-        self.bounds, self.classes, self.dtype, self.sparse = hands.bounds, hands.classes, hands.dtype, hands.sparse
+    def __init__(self, backend: RayBackend, before: set[int]) -> None:
+        self.backend, self.before, self.asked, self.killed = backend, before, 0, 0
+        self.bounds, self.classes = backend.bounds, backend.classes
+        self.dtype, self.sparse = backend.dtype, backend.sparse
 
-    def ask(self, method: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
+    def call(self, method: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
         self.asked += 1
         if self.asked in self.before:
-            self.kill(self.killed % len(self.hands.actors))
-        return self.hands.ask(method, arguments)
+            self.kill(self.killed % len(self.backend.actors))
+        return self.backend.call(method, arguments)
 
     def kill(self, shard: int) -> None:
-        ray = self.hands.ray
-        os.kill(ray.get(self.hands.actors[shard].process.remote()), signal.SIGKILL)
+        ray = self.backend.ray
+        os.kill(ray.get(self.backend.actors[shard].process.remote()), signal.SIGKILL)
         self.killed += 1
 
 
 @pytest.fixture
-def hands(cluster: Cluster, pool: np.ndarray) -> Iterator[RayHands]:
-    made = RayHands(pool, cluster, 2)
+def backend(cluster: Cluster, pool: np.ndarray) -> Iterator[RayBackend]:
+    made = RayBackend(pool, cluster, 2)
     yield made
     made.close()
 
 
 def test_an_actor_killed_in_mid_solve_is_built_again_and_the_result_does_not_change(
-    hands: RayHands, here: Selection, monkeypatch: pytest.MonkeyPatch
+    backend: RayBackend, here: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assassin = Assassin(hands, before={3, 9, 10, 40, 75})
-    monkeypatch.setattr("tailwise.ray.rows.RayHands", lambda *_: assassin)
+    assassin = Assassin(backend, before={3, 9, 10, 40, 75})
+    monkeypatch.setattr("tailwise.ray.rows.RayBackend", lambda *_: assassin)
     monkeypatch.setattr(Assassin, "close", lambda _: None, raising=False)
     there = tailwise.select(softmax_rows(), 700, balance=0.8, engine="ray", score="entropy")
     assert assassin.killed == 5
     assert facts(there) == facts(here)
 
 
-def test_a_column_that_nobody_needs_is_not_made_again(hands: RayHands) -> None:
-    rows = Rows(hands=hands)
+def test_a_column_that_nobody_needs_is_not_made_again(backend: RayBackend) -> None:
+    rows = Rows(backend=backend)
     kept = rows.hold(np.arange(rows.size, dtype=float))
     for _ in range(3):
         rows.hold(np.zeros(rows.size)).extent()
     kept.extent()
-    assert list(hands.recipes) == [kept.key]
+    assert list(backend.recipes) == [kept.key]
 
 
-def test_a_column_made_from_one_that_is_gone_is_made_again_all_the_same(hands: RayHands, pool: np.ndarray) -> None:
-    rows, y = Rows(hands=hands), np.linspace(-1.0, 1.0, 12)
+def test_a_column_made_from_one_that_is_gone_is_made_again_all_the_same(backend: RayBackend, pool: np.ndarray) -> None:
+    rows, y = Rows(backend=backend), np.linspace(-1.0, 1.0, 12)
     costs = rows.hold(np.zeros(rows.size))
     found = rows.priced(costs, y)
     for step in (1.1, 1.2):
         found = rows.priced_again(costs, step * y, found, -0.3)  # the one before is dropped with the next question
     before = found.values()
-    assert len(hands.recipes) == 4
-    Assassin(hands, before=set()).kill(1)
+    assert len(backend.recipes) == 4
+    Assassin(backend, before=set()).kill(1)
     assert np.array_equal(found.values(), before)
     with pytest.raises(KeyError):
-        hands.ask("extent", [(next(iter(hands.recipes)) + 1,)] * 2)  # what was priced first is not held any longer
+        backend.call("extent", [(next(iter(backend.recipes)) + 1,)] * 2)  # what was priced first is not held any longer
     np.testing.assert_allclose(before[before <= -0.3], (-pool.astype(float) @ (1.2 * y))[before <= -0.3], atol=1e-12)
 
 
-def test_a_shard_that_is_lost_again_and_again_is_an_error(hands: RayHands, monkeypatch: pytest.MonkeyPatch) -> None:
-    build = hands.build
+def test_a_shard_that_is_lost_again_and_again_is_an_error(backend: RayBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = backend.build
 
     def build_and_kill(shard: int) -> object:
         actor = build(shard)
-        os.kill(hands.ray.get(actor.process.remote()), signal.SIGKILL)
+        os.kill(backend.ray.get(actor.process.remote()), signal.SIGKILL)
         return actor
 
-    monkeypatch.setattr(hands, "build", build_and_kill)
+    monkeypatch.setattr(backend, "build", build_and_kill)
     monkeypatch.setattr("tailwise.ray.rows.MOST_REBUILDS", 2)
-    os.kill(hands.ray.get(hands.actors[0].process.remote()), signal.SIGKILL)
+    os.kill(backend.ray.get(backend.actors[0].process.remote()), signal.SIGKILL)
     with pytest.raises(ClusterLost, match="shard 0 was lost 2 times in a row"):
-        Rows(hands=hands).hold(np.zeros(20_000))
+        Rows(backend=backend).hold(np.zeros(20_000))
 
 
 @pytest.mark.usefixtures("cluster")
@@ -230,7 +231,7 @@ def test_an_address_alone_is_one_of_ray(cluster: Cluster, pool: np.ndarray, here
 
 
 def test_a_sparse_softmax_in_memory_is_cut_like_any_other(cluster: Cluster, pool: np.ndarray) -> None:
-    hands = RayHands(TopK.of(pool, 3), cluster, 4)
-    sizes = [len(hands.ray.get(source).values) for source in hands._sources]
-    hands.close()
-    assert sizes == np.diff(hands.bounds).tolist()
+    backend = RayBackend(TopK.of(pool, 3), cluster, 4)
+    sizes = [len(backend.ray.get(source).values) for source in backend._sources]
+    backend.close()
+    assert sizes == np.diff(backend.bounds).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
+from tailwise.matrix.shards import LocalBackend, Rows, shard_bounds
 from tailwise.solver.program import Program
 from tailwise.targets import Ranges
 from tailwise.types import Float64Array, FloatArray
@@ -15,7 +15,7 @@ def make_program(
     threads: int | None = None, shards: int = 1,
 ) -> Program:  # fmt: skip
     """A program on rows in this process."""
-    rows = Rows(hands=LocalHands(proba, shard_bounds(*proba.shape, shards), threads))
+    rows = Rows(backend=LocalBackend(proba, shard_bounds(*proba.shape, shards), threads))
     return Program(rows, rows.hold(cost), budget, lam, ranges)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import tailwise
 from tailwise.errors import BadFile, BadProbabilities
-from tailwise.matrix import files as spool
+from tailwise.matrix import parquet as spool
 from tailwise.matrix.open import open_matrix
 
 GOOD = np.full((6, 4), 0.25, dtype=np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tailwise
-from tailwise.matrix.shards import LocalHands, Rows, shard_bounds
+from tailwise.matrix.shards import LocalBackend, Rows, shard_bounds
 from tailwise.solver.path import shortfalls, sums_of_largest
 from tailwise.targets import Ranges
 from tailwise.types import Float64Array
@@ -26,7 +26,7 @@ def test_shortfalls_are_those_that_sorting_finds(spread: float, budget: int, sha
     proba = rng.dirichlet(spread * np.geomspace(1.0, 0.02, 30), size=12_000)
     most = np.sort(proba, axis=0)[len(proba) - budget :].sum(axis=0)
     low = most * rng.choice([0.2, 0.97, 1.03, 4.0], size=30)  # some far from what can be, some near it
-    rows = Rows(hands=LocalHands(proba, shard_bounds(*proba.shape, shards)))
+    rows = Rows(backend=LocalBackend(proba, shard_bounds(*proba.shape, shards)))
     found = shortfalls(rows, budget, Ranges(low, low + 1), np.zeros(30))
     wanted = expected_shortfalls(proba, budget, low)
     assert {one.cls for one in found} == set(wanted)
@@ -64,7 +64,7 @@ def test_the_sum_of_the_largest_is_that_of_sorting(kind: str, share: float) -> N
     budget, classes = max(1, round(share * len(proba))), np.array([0, 3, 5, 11, 8])
     wanted = np.sort(proba, axis=0)[len(proba) - budget :, classes].sum(axis=0)
     for dtype, shards in ((np.float64, 1), (np.float64, 4), (np.float32, 1), (np.float16, 3)):
-        rows = Rows(hands=LocalHands(proba.astype(dtype), shard_bounds(*proba.shape, shards)))
+        rows = Rows(backend=LocalBackend(proba.astype(dtype), shard_bounds(*proba.shape, shards)))
         found = sums_of_largest(rows, budget, classes)
         np.testing.assert_allclose(found, wanted, rtol={2: 3e-3, 4: 1e-6, 8: 1e-10}[dtype().itemsize], atol=1e-6)
 

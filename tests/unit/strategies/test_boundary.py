@@ -17,7 +17,8 @@ import tailwise
 from tailwise.errors import BadInput
 from tailwise.matrix import nearest
 from tailwise.matrix.blocks import rows_per_block
-from tailwise.matrix.source import open_proba, rows_on
+from tailwise.matrix.open import open_proba
+from tailwise.matrix.shards import rows_on
 from tailwise.strategies import boundary, coverage, make
 from tailwise.strategies.boundary import Filling, pool_coverage, pool_weights
 from tailwise.strategies.coverage import unit_rows

@@ -161,7 +161,7 @@ def test_branching_without_an_end_proves_nothing() -> None:
     cover = sparse.csr_array(near.astype(np.float64))
     assert not coreset._branching_rules_out(search, 200, cover)
     search.deadline = np.inf
-    assert coreset._relax(search, cover)[0] > 20.0  # a real question, not an empty one
+    assert coreset.relax_cover(search, cover)[0] > 20.0  # a real question, not an empty one
 
 
 @pytest.mark.parametrize(("labels", "outliers"), [(0, 0), (6, 0), (6, 3)])
@@ -394,7 +394,7 @@ def test_the_relaxation_bounds_the_smallest_cover(outliers: int) -> None:
             for subset in itertools.combinations(range(9), size)
             if (near[:, list(subset)].sum(axis=1) == 0).sum() <= outliers
         )
-        centres, share = coreset._relax(search, sparse.csr_array(near))
+        centres, share = coreset.relax_cover(search, sparse.csr_array(near))
         assert centres <= fewest
         assert centres == pytest.approx(share.sum(), abs=1e-6)
 
@@ -404,7 +404,7 @@ def test_the_relaxation_bounds_the_smallest_cover(outliers: int) -> None:
 def test_gains_and_losses_follow_every_move(seed: int) -> None:
     rng = np.random.default_rng(seed)
     cover = sparse.csr_array((rng.random((8, 6)) < 0.5).astype(np.float64))
-    columns = coreset._Columns(cover)
+    columns = coreset.ChosenColumns(cover)
     columns.weight[:] = rng.integers(1, 5, size=8)
     columns.gain[:] = cover.T @ columns.weight
     chosen: set[int] = set()
@@ -452,5 +452,5 @@ def test_a_solver_that_answers_nothing_is_an_error() -> None:
     model.num_col_, model.num_row_ = 1, 0
     model.col_cost_, model.col_lower_, model.col_upper_ = np.array([-1.0]), np.zeros(1), np.array([np.inf])
     solver.passModel(model)  # unbounded, which no covering program is
-    with pytest.raises(SolverFailed, match="answers nothing"):
-        coreset._run(solver)
+    with pytest.raises(SolverFailed, match="ended a covering program with status"):
+        coreset.run_cover(solver)
