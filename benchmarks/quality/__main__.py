@@ -15,10 +15,9 @@ from benchmarks.quality.leaderboard.study import BOARDS
 from benchmarks.quality.published import Continued, by_trial, read_published, write_published
 from benchmarks.quality.studies import STUDIES, Study
 from tailwise.cli.bench_commands import Lines
-from tailwise.experiments.config import Experiment
+from tailwise.experiments.experiment import Experiment, Row
 from tailwise.experiments.runner import keep_results, run_experiment, status_of
 from tailwise.experiments.trial_run import kept_sweeps
-from tailwise.experiments.trials import Row
 from tailwise.files import write_whole
 from tailwise.report.experiment import write_report
 from tailwise.report.names import sweep_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.quality.studies import Study
-from tailwise.experiments.trials import Row
+from tailwise.experiments.experiment import Row
 from tailwise.report.names import Condition, Method
 from tailwise.report.summary import Band, Gain, Results, band, mean_gains
 from tailwise.report.tables import DASH, Cell, Grid, merge_down, number, with_spread

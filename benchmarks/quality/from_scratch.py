@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tailwise.experiments.config import Experiment
-from tailwise.experiments.trials import Row
+from tailwise.experiments.experiment import Experiment, Row
 from tailwise.report.gain_tables import gain_table
 from tailwise.report.names import Condition, Method
 from tailwise.report.summary import CLEAR, Band, Results, band

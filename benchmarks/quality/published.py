@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tailwise.experiments.experiment import Row, Trial, balance_name
 from tailwise.experiments.store import Cycle, Store, is_whole
-from tailwise.experiments.trials import Row, Trial, balance_name
 from tailwise.files import csv_bytes, write_whole
 from tailwise.targets import l1_score
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.quality import from_scratch
-from tailwise.experiments.config import Experiment, read_experiment
-from tailwise.experiments.trials import Row
+from tailwise.experiments.experiment import Experiment, Row, read_experiment
 
 FEATURES = "cifar10_features.npz"
 

@@ -8,7 +8,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MOVED = {
-    "balance": "softmax", "balance.calibrate": "softmax", "bench": "experiments", "bench.config": "experiments.config",
+    "balance": "softmax", "balance.calibrate": "softmax", "bench": "experiments",
+    "bench.config": "experiments.experiment",
     "bench.runner": "experiments.runner", "bench.store": "experiments.store",
     "learn": "learners", "learn.base": "learners.learner", "learn.calibrated": "learners.learner",
     "learn.simple_features": "learners.features", "pool": "pools", "pool.digits": "pools.mnist",

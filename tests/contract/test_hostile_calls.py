@@ -26,7 +26,7 @@ from tailwise import softmax
 from tailwise.cli import select as numbers
 from tailwise.cli.output import WrongUsage, run
 from tailwise.errors import BadFile, TailwiseError
-from tailwise.experiments.config import parse_experiment, read_experiment
+from tailwise.experiments.experiment import parse_experiment, read_experiment
 from tailwise.pools.features import read_arrays
 from tailwise.strategies import STRATEGIES, cold_start, make
 from tailwise.targets import Target, l1_score

@@ -11,7 +11,7 @@ import pytest
 import tailwise
 from tailwise import Target
 from tailwise.errors import BadInput, PoolExhausted, UnknownName
-from tailwise.experiments.trials import RecordingOracle
+from tailwise.experiments.trial_run import RecordingOracle
 from tailwise.strategies import STRATEGIES, make
 
 WITHOUT_BALANCE = {"coreset", "direct", "galaxy"}

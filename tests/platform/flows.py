@@ -182,7 +182,7 @@ def damaged_ledger() -> None:
 
 @flow
 def bench() -> None:
-    from tailwise.experiments.config import parse_experiment
+    from tailwise.experiments.experiment import parse_experiment
     from tailwise.experiments.runner import run_experiment, status_of
     from tailwise.experiments.store import Store
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tailwise.experiments.trials import Row
+from tailwise.experiments.experiment import Row
 from tailwise.files import csv_bytes, write_whole
 
 FILE = "results.csv.gz"

@@ -28,10 +28,9 @@ from benchmarks.quality.leaderboard.rows import (
 from tailwise.campaign.state import Settings
 from tailwise.cli.bench_commands import Lines
 from tailwise.errors import BadInput, UnknownName
-from tailwise.experiments.config import Experiment
+from tailwise.experiments.experiment import Experiment, Trial, balance_name
 from tailwise.experiments.runner import Task, Watcher, on_processes, recorded_trials, run_experiment
 from tailwise.experiments.store import PoolRecord, Store, identify, is_whole
-from tailwise.experiments.trials import Trial, balance_name
 from tailwise.solver.path import parse_balance
 from tailwise.strategies import STRATEGIES, make
 

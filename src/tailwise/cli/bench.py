@@ -76,7 +76,7 @@ def show(source: Source) -> None:
 
       tailwise bench show demo-digits > mine.toml
     """
-    from ..experiments.config import read_experiment
+    from ..experiments.experiment import read_experiment
 
     print(read_experiment(source, to_run=False).to_toml(), end="")
 

@@ -24,7 +24,7 @@ from rich.progress import (
 from rich.table import Table
 
 from ..errors import BadInput
-from ..experiments.config import Experiment, presets, read_experiment
+from ..experiments.experiment import Experiment, Row, Trial, presets, read_experiment, trials_of
 from ..experiments.runner import (
     Quiet,
     RunTasks,
@@ -38,7 +38,6 @@ from ..experiments.runner import (
 )
 from ..experiments.store import Store, identify, recorded_content
 from ..experiments.trial_run import kept_sweeps
-from ..experiments.trials import Row, Trial, trials_of
 from .output import FAILED, WrongUsage, console_line, frameless, plain
 
 RUNS = Path("tailwise-runs")
@@ -344,8 +343,7 @@ def show_note(text: str, console: Console) -> None:
 
 def show_summary(rows: list[Row], page: Path | None, folder: Path) -> None:
     """Accuracy, gains and label savings; the path of the report comes last."""
-    from ..report.experiment import gain_rows, random_rows, saving_rows
-    from ..report.findings import default_findings
+    from ..report.experiment import default_findings, gain_rows, random_rows, saving_rows
     from ..report.summary import Results
 
     console = Console(highlight=False)

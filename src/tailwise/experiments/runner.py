@@ -1,9 +1,7 @@
-"""The rows of an experiment in TensorBoard or MLflow: small watchers, each with its extra.
+"""Runs the trials of an experiment, by default on several processes, and resumes after a crash.
 
-Runs the trials of an experiment, by default on several processes, and goes on after any crash.
-
-All state is in the folder: what is there is not done again, what a killed run left half done is. One run at a time
-holds the folder; the system lets go of it when a run dies.
+All state is in the folder: what is complete is not done again. One run at a time locks the folder; the system releases
+the lock when a run dies. Watchers follow a run: a progress bar, TensorBoard, MLflow.
 """
 
 from __future__ import annotations
@@ -19,10 +17,9 @@ from ..errors import BadFile, MissingExtra
 from ..files import write_whole
 from ..processes import ONE_THREAD, alone, cores, environment
 from ..types import Progress
-from .config import Experiment
+from .experiment import Experiment, Row, Trial, trials_of
 from .store import PoolRecord, Store, adopt_older, has_older_results, identify, is_whole, recorded_content, write_rows
 from .trial_run import first_model, run_trial, sweep_lam
-from .trials import Row, Trial, trials_of
 from .workers import Workers, failure_words
 
 MEASURES = (
@@ -32,7 +29,7 @@ MEASURES = (
 
 
 class Quiet:
-    """A watcher that hears nothing; others say what they want to hear."""
+    """A watcher that ignores everything; subclasses override what they need."""
 
     def line(self, trial: Trial, done: float, what: str) -> None:
         """Nothing."""
@@ -99,7 +96,7 @@ GLANCE = 0.2  # seconds between looks at what the tasks of a cluster report
 
 
 class Watcher(Protocol):
-    """Is told what happens while an experiment runs: a progress bar, TensorBoard, MLflow."""
+    """Follows a run: a progress bar, TensorBoard, MLflow."""
 
     def line(self, trial: Trial, done: float, what: str) -> None:
         """A trial says what it is doing, and how much of it is done."""
@@ -138,7 +135,7 @@ class Task:
 
 
 RunTasks: TypeAlias = Callable[[list[Task], Store, tuple[Watcher, ...]], dict[str, str]]
-"""Does the tasks of a plan, each followed by its `then`, tells the watchers, gives the reasons of those that failed."""
+"""Does the tasks of a plan, each followed by its `then`, notifies the watchers, returns the reasons of failures."""
 
 
 def status_of(experiment: Experiment, store: Store, content: str | None = None) -> Status:
@@ -260,9 +257,9 @@ def _run_here(plan: list[Task], store: Store, watchers: tuple[Watcher, ...]) -> 
             try:
                 rows = work(task, store, report)
             except Exception as error:  # whatever it is, the other trials go on
-                tell_failure(task, failure_words(error), watchers, failed)
+                notify_failure(task, failure_words(error), watchers, failed)
             else:
-                tell_end(task, rows, watchers)
+                notify_end(task, rows, watchers)
     return failed
 
 
@@ -279,16 +276,16 @@ def _run_apart(plan: list[Task], store: Store, number: int, watchers: tuple[Watc
             watcher.retried(task.trial, why)
 
     def ended(task: Task, rows: list[Row]) -> Sequence[Task]:
-        tell_end(task, rows, watchers)
+        notify_end(task, rows, watchers)
         return task.then
 
     def failed(task: Task, why: str) -> Sequence[Task]:
-        tell_failure(task, why, watchers, failures)
+        notify_failure(task, why, watchers, failures)
         return task.then  # where a model failed, its trials fail with the same words
 
     def lost(task: Task, why: str) -> None:
         for one in (task, *task.then):  # a model's trials would train it again, and be killed in turn
-            tell_failure(one, why, watchers, failures)
+            notify_failure(one, why, watchers, failures)
 
     with environment(ONE_THREAD):
         Workers(
@@ -298,15 +295,15 @@ def _run_apart(plan: list[Task], store: Store, number: int, watchers: tuple[Watc
     return failures
 
 
-def tell_end(task: Task, rows: list[Row], watchers: tuple[Watcher, ...]) -> None:
-    """Say that a task is done."""
+def notify_end(task: Task, rows: list[Row], watchers: tuple[Watcher, ...]) -> None:
+    """Notify the watchers that a task is done."""
     if task.kind == "trial":
         for watcher in watchers:
             watcher.finished(task.trial, rows)
 
 
-def tell_failure(task: Task, why: str, watchers: tuple[Watcher, ...], failed: dict[str, str]) -> None:
-    """Say and note why a task failed; a model's trials fail after it, and say it."""
+def notify_failure(task: Task, why: str, watchers: tuple[Watcher, ...], failed: dict[str, str]) -> None:
+    """Record why a task failed and notify the watchers; a model's trials fail after it with the same reason."""
     if task.kind == "model":
         return
     failed[f"{task.kind}: {task.trial.title}"] = why

@@ -1,9 +1,4 @@
-"""Which data the results of a folder belong to: identified when a run begins, recorded, and found again by a report.
-
-A run reads the pool and identifies its content. A report looks the content up in the folder's records: by the path that
-was given at the time, and only for a path that no record names is the pool read, if it is there.
-
-Where an experiment's results are: a folder with one file per cycle of each trial, whole or absent.
+"""The folder of an experiment's results, and which data they belong to. Each file is whole or absent.
 
     FOLDER/experiment.toml                       what was asked for, every default written out
     FOLDER/pools.json                            which data the results belong to, names of its classes
@@ -13,7 +8,8 @@ Where an experiment's results are: a folder with one file per cycle of each tria
     FOLDER/sweeps/NAME.json                      λ sweeps of the cycle-0 model
     FOLDER/results.csv (and .parquet)            all rows, written when they are collected
 
-A damaged file counts as absent: its cycle, and those after it, are done again.
+A damaged file counts as absent: its cycle, and those after it, are done again. A run identifies the pool by its content
+and records it; a report finds the record by the path, and reads the pool only for a path without a record.
 """
 
 from __future__ import annotations
@@ -34,8 +30,7 @@ from ..errors import BadFile, BadInput, TailwiseError
 from ..files import csv_bytes, npy_bytes, write_whole
 from ..pools import Pool, load_pool, pool_content
 from ..types import IntArray
-from .config import Experiment, PoolPart
-from .trials import Row, Trial
+from .experiment import Experiment, PoolPart, Row, Trial
 
 OLDER = (
     "an older version of Tailwise computed these results and did not record the data that they belong to; "
@@ -128,15 +123,15 @@ def recorded_content(experiment: Experiment, store: Store) -> Found:
 
 def has_older_results(experiment: Experiment, store: Store) -> bool:
     """Whether a version that did not record the data has left results of this experiment in a folder."""
-    from .trials import trials_of
+    from .experiment import trials_of
 
     return any(store.trial(trial).is_dir() for trial in trials_of(experiment))
 
 
 def adopt_older(experiment: Experiment, store: Store, content: str) -> None:
     """Take results of an older version as results of this data; refused where they show that they are not."""
+    from .experiment import trials_of
     from .trial_run import open_world
-    from .trials import trials_of
 
     for trial in trials_of(experiment):
         here, now = store.trial(trial), replace(trial, content=content)

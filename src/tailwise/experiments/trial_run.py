@@ -1,6 +1,6 @@
-"""Runs one trial: Algorithm 1 with an oracle that knows the labels, cycle by cycle, from wherever it was left.
+"""Runs one trial: Algorithm 1 with an oracle that knows the labels, cycle by cycle, resumed after a crash.
 
-The λ sweep of the cycle-0 model (Fig. 4), with the two methods that it is compared to.
+Also the λ sweep of the cycle-0 model (Fig. 4), with the two methods that it is compared to.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy as np
 
 from .._version import __version__
 from ..cycle import Asking, Choice, Marks, Seconds, choose, class_shares, fit, mark
-from ..errors import BadFile
+from ..errors import BadFile, BadInput
 from ..files import write_whole
+from ..inputs import shown
 from ..learners import make_learner
 from ..learners.learner import Learner, Model
 from ..pools import LabelledImages, Pool, Split, split
@@ -27,9 +28,8 @@ from ..strategies.select import balance_path
 from ..strategies.strategy import Strategy
 from ..targets import l1_score
 from ..types import Float64Array, IntArray, Predictions, Progress, Selection, unheard
-from .config import Experiment
+from .experiment import Experiment, Row, Trial, balance_name, trials_of
 from .store import Cycle, Store, is_whole, read_pool, recorded_content
-from .trials import RecordingOracle, Row, Trial, balance_name, trials_of
 
 NOWHERE = np.empty(0, dtype=np.int64)
 
@@ -272,3 +272,34 @@ def kept_sweeps(experiment: Experiment, store: Store, content: str | None = None
 
 def _point(made: Selection, score: float) -> dict[str, float]:
     return {"informativeness": made.informativeness, "l1": made.l1, "l1_score": score}
+
+
+class RecordingOracle:
+    """Rows of the pool in, their true classes out; `asked` holds the rows in the order in which they were asked for.
+
+    >>> import numpy as np
+    >>> oracle = RecordingOracle(np.array([2, 0, 1]))
+    >>> oracle(np.array([2, 0])).tolist(), oracle.asked
+    ([1, 2], [2, 0])
+    """
+
+    def __init__(self, labels: IntArray) -> None:
+        self._labels = labels  # (N,)
+        self.asked: list[int] = []
+
+    def __call__(self, rows: IntArray) -> IntArray:
+        """The classes of some rows, (m,)."""
+        if not ((rows >= 0) & (rows < len(self._labels))).all():
+            raise BadInput(f"asked for the labels of {shown(rows.tolist())}; rows go from 0 to {len(self._labels) - 1}")
+        self.asked += rows.tolist()
+        answers: IntArray = self._labels[rows]
+        return answers
+
+    def check(self, batch: IntArray, strategy: str) -> None:
+        """Reject a batch whose strategy has read labels of other rows: it would have had them for nothing."""
+        outside = sorted(set(self.asked) - set(batch.tolist()))
+        if outside:
+            raise BadInput(
+                f"strategy {strategy!r} has read the labels of {len(outside)} images that are not in its batch, "
+                f"the first of them row {outside[0]}; it may read only the labels of its picks"
+            )

@@ -1,7 +1,7 @@
-"""Tasks on worker processes, each with a pipe of its own, so that the death of one is known and costs only its task.
+"""Runs tasks on worker processes, each with its own pipe, so that the death of one costs only its task.
 
-A worker that is killed (kill −9, out of memory) is replaced, and its task is begun again, at most `ATTEMPTS` times in
-all; the others go on. Workers are started with "spawn": the same on Linux, macOS and Windows.
+A killed worker (kill −9, out of memory) is replaced and its task is started again, at most `ATTEMPTS` times; the others
+go on. Workers are started with "spawn": the same on Linux, macOS and Windows.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import BadFile
-from ..experiments.runner import GLANCE, RunTasks, Task, Watcher, tell_end, tell_failure, work
+from ..experiments.experiment import Row, Trial
+from ..experiments.runner import GLANCE, RunTasks, Task, Watcher, notify_end, notify_failure, work
 from ..experiments.store import Store
-from ..experiments.trials import Row, Trial
 from ..experiments.workers import failure_words
 from .cluster import connect, ray_module
 
@@ -109,12 +109,12 @@ class _Run:
     def _end(self, reference: Any) -> None:  # noqa: ANN401 - a reference of Ray
         task = self.running.pop(reference)
         try:
-            tell_end(task, self.ray.get(reference), self.watchers)
+            notify_end(task, self.ray.get(reference), self.watchers)
         except self.ray.exceptions.RayTaskError as error:
-            tell_failure(task, failure_words(error.cause), self.watchers, self.failed)
+            notify_failure(task, failure_words(error.cause), self.watchers, self.failed)
         except self.ray.exceptions.RayError as error:
             lost = f"its worker died {RETRIES + 1} times, the last time so: {str(error).splitlines()[0]}"
-            tell_failure(task, lost, self.watchers, self.failed)
+            notify_failure(task, lost, self.watchers, self.failed)
         for other in task.then:  # where a model failed, its trials fail with the same words
             self._begin(other)
 

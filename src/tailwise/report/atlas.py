@@ -29,7 +29,7 @@ from .summary import Results, curves, gains
 PSEUDO = "entropy-l1-pseudo-label"
 MAIN = ("random", "entropy", "kcenter", "vaal", "bald")
 HISTOGRAM_FACTOR = 0.3  # the imbalance of the paper's Fig. 2 and 3
-BARS = "Bars: standard deviation over seeds, drawn a little beside one another."
+BARS = "Bars: standard deviation over seeds, drawn side by side."
 DASHES = "Dashed and hollow: classical; solid and filled: class-balanced."
 
 
@@ -83,7 +83,7 @@ def _sweep_plate(sweep: PoolSweep, stem: str) -> Plate:
 
 
 def curve_plates(results: Results, study: Study) -> list[Plate]:
-    """Fig. 5 and 6, Supp. A: the paper's strategies; then any others, beside Random."""
+    """Fig. 5 and 6, Supp. A: the paper's strategies; then any others, with Random."""
     there = _strategies(results, study)
     main = [one for one in MAIN if one in there]
     others = [one for one in there if one not in (*MAIN, PSEUDO, "coreset")]

@@ -180,7 +180,7 @@ def confusion_figure(story: Story, palette: Palette) -> Figure:
 
 @contextmanager
 def drawing(palette: Palette) -> Iterator[None]:
-    """The house style in the colours of a ground."""
+    """The common style in the colours of a ground."""
     colours = {
         "text.color": palette.ink, "axes.labelcolor": palette.ink, "xtick.color": palette.ink,
         "ytick.color": palette.ink, "axes.edgecolor": palette.faint, "grid.color": palette.grid,
@@ -215,7 +215,7 @@ def few(items: Sequence[tuple[int, str]], most: int = 8) -> list[tuple[int, str]
 
 
 def name_classes(axes: Axes, names: Sequence[str]) -> None:
-    """Names along the bottom while there is room and the font has them; numbers from 1 otherwise, as in the tables."""
+    """Names along the bottom while they fit and the font has them; numbers from 1 otherwise, as in the tables."""
     count = len(names)
     axes.set_xlim(-0.7, count - 0.3)
     if count > MANY_CLASSES:
@@ -247,7 +247,7 @@ def _measure(point: CurvePoint, name: str) -> Measure | None:
 
 
 def _name_rounds(axes: Axes, points: Sequence[CurvePoint], palette: Palette) -> None:
-    """The number of the round above each point, while there is room."""
+    """The number of the round above each point, while they fit."""
     known = [point for point in points if point.balanced_accuracy is not None and point.accuracy is not None]
     if len(known) > 16:
         return

@@ -1,4 +1,4 @@
-"""All that a campaign's report tells, read once: a campaign in; rounds, classes, people, curve and advice out."""
+"""Everything a campaign's report shows, read once: a campaign in; rounds, classes, people, curve and advice out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RoundStory:
     done: images that have all the answers they want.
     expected, target: (C,) of the batch, by class in use; None in a cold start.
     realised: (C,) decided images of the round.
-    lam, gap, l1, seconds: of the choice; None where there is none.
+    lam, gap, l1, seconds: of the choice; None where images were not chosen.
     unreachable: class, wanted and reachable number.
     guessed, right: images with a guess and a label, and those whose guess was right.
     """

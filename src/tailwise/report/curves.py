@@ -23,7 +23,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import offset_copy
 
-from ..experiments.trials import Row
+from ..experiments.experiment import Row
 from ..targets import l1_score
 from ..types import Float64Array
 from .figures import FAINT, FULL, INK, MANY_CLASSES, NOTE, POOL, ROUND, STYLE, class_axis, legend_below, new_figure
@@ -46,7 +46,7 @@ STEP = 0.5  # points by which the bars of neighbouring curves are moved sideways
 MOST_TICKS = (10, 8)  # in a single panel, and in one of several
 APART = 5.5  # points between the gains of neighbouring methods, at most
 IN_A_ROW = 3  # panels
-BESIDE = 0.75  # of the way to the next cycle, for all methods of one
+SHIFT = 0.75  # of the way to the next cycle, for all methods of one
 PAPER_MARK: Any = {"linestyle": "none", "marker": "_", "markersize": 6.5, "markeredgewidth": 1.5, "zorder": 2.5}
 LABELS = {
     "accuracy": "accuracy (%)", "adjusted_accuracy": "adjusted accuracy (%)",
@@ -106,7 +106,7 @@ def gain_figure(results: Results, study: Study, *, published: bool = True) -> Fi
 def _apart(figure: Figure, panels: int, cycles: int, methods: int) -> float:
     """Points between the gains of neighbouring methods: those of one cycle stay apart from those of the next."""
     between = 0.6 * 72 * float(figure.get_size_inches()[0]) / min(panels, IN_A_ROW) / max(1, cycles - 1)  # less margins
-    return min(APART, BESIDE * between / methods)
+    return min(APART, SHIFT * between / methods)
 
 
 def _panels(conditions: Sequence[Condition]) -> tuple[Figure, list[Axes]]:
@@ -140,7 +140,7 @@ def _drawable(results: Results, condition: Condition, methods: Sequence[Method],
 
 
 def _share_ticks(axes: Axes, shares: Sequence[float], *, several: bool) -> None:
-    """Ticks where there are points, while there is room."""
+    """Ticks where there are points, while they fit."""
     places = sorted({round(share, 9) for share in shares})
     if len(places) <= MOST_TICKS[several]:
         axes.set_xticks(places)
@@ -191,7 +191,7 @@ def _draw_curve(axes: Axes, one: Curve, measure: str, look: dict[str, Any], shif
 
 
 def _draw_gains(axes: Axes, line: Sequence[Gain], look: dict[str, Any], shift: float, printed: bool) -> None:
-    """Dots and bars of one method beside those of the others, and the paper's numbers as short dashes."""
+    """Dots and bars of one method next to those of the others, and the paper's numbers as short dashes."""
     shares = [gain.share for gain in line]
     means, errors = [100 * gain.difference.mean for gain in line], [100 * gain.difference.error for gain in line]
     drawn = _errorbar(axes, shares, means, errors, {**look, "linestyle": "none"})
@@ -308,7 +308,7 @@ def counts_figure(results: Results, condition: Condition, methods: Sequence[Meth
 
 
 def histogram_seed(results: Results, cells: Sequence[Cell]) -> int | None:
-    """The seed that a row of histograms shows: the smallest that all its methods ran with; None if there is none."""
+    """The seed that a row of histograms shows: the smallest that all its methods ran with; None if they share none."""
     common = set.intersection(*(set(results.trials[condition][method]) for condition, method in cells))
     return min(common, default=None)
 

@@ -1,10 +1,7 @@
-"""The house style of all figures, and how a figure is made and kept, without pyplot and its global state.
+"""The common style of all figures, how a figure is made and saved without pyplot, and the figure of a λ sweep (Fig. 4).
 
 White ground, thin grey axes, few colours that also differ in grey, text that stays text in SVG and PDF.
-
-Figures for papers and reports: results in, matplotlib Figures out.
-
-A λ sweep (the paper's Fig. 4); the figures of whole experiments are in `curves` and `distributions`.
+The figures of experiments are in `curves`, those of campaigns in `campaign_figures`.
 """
 
 from __future__ import annotations
@@ -85,13 +82,13 @@ def legend_below(figure: Figure, handles: Sequence[Any], size: float = NOTE) -> 
     figure.legend(handles=ordered, loc="outside lower center", ncols=columns, fontsize=size, columnspacing=1.4)
 
 
-def _columns(handles: Sequence[Any], size: float, room: float) -> int:
+def _columns(handles: Sequence[Any], size: float, width: float) -> int:
     """In how many columns a legend fits into so many points; each is as wide as its longest name."""
     font = FontProperties(family=STYLE["font.family"], size=size)
     names = [text_to_path.get_text_width_height_descent(one.get_label(), font, False)[0] for one in handles]
     widths = [name + 4.3 * size for name in names]  # the sign, and the space around it
     fitting = (
-        count for count in range(len(widths), 1, -1) if sum(max(widths[at::count]) for at in range(count)) <= room
+        count for count in range(len(widths), 1, -1) if sum(max(widths[at::count]) for at in range(count)) <= width
     )
     count = next(fitting, 1)
     return -(-len(handles) // -(-len(handles) // count))  # lines of about equal length
@@ -127,7 +124,7 @@ def settle(figure: Figure) -> Figure:
 
 
 def class_axis(axes: Axes, classes: int, names: Sequence[str] = ()) -> None:
-    """Classes along the bottom: each one named or numbered while there is room, else a few numbers."""
+    """Classes along the bottom: each one named or numbered while they fit, else a few numbers."""
     axes.set_xlim(-0.7, classes - 0.3)
     if classes > MANY_CLASSES:
         axes.set_xlabel("class")
@@ -185,7 +182,7 @@ def write_figure(figure: Figure, path: Path) -> None:
 
 
 def _mark(axes: Axes, lam: float, value: float, colour: str) -> None:
-    """A thin line and a ring at the chosen λ; its value is written beside the line."""
+    """A thin line and a ring at the chosen λ; its value is written next to the line."""
     axes.axvline(lam, color=INK, linewidth=0.8, linestyle=(0, (3, 3)), zorder=1)
     axes.plot([lam], [value], "o", markersize=6.5, markerfacecolor="white", markeredgecolor=colour, clip_on=False)
     left, right = axes.get_xlim()

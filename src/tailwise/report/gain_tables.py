@@ -1,6 +1,6 @@
 """The tables of an experiment: results in; gains, accuracies, label savings and count errors as `Grid`s out.
 
-Gains are the paper's tables 1 to 3, with its printed numbers beside ours. The same as short rows for a terminal.
+Gains are the paper's tables 1 to 3, with its printed numbers next to ours. The same as short rows for a terminal.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def gain_table(results: Results, study: Study, *, measure: str = "accuracy", pub
     """Gains per cycle, imbalance × method, in points of accuracy (the paper's tables 1 to 3), plain or adjusted."""
     found = [gain for condition in study.conditions for gain in summary.gains(results, condition, measure)]
     published, plain = published and measure == "accuracy", measure == "accuracy"
-    beside = {_key(gain): _published(gain, published) for gain in found}
+    paper = {_key(gain): _published(gain, published) for gain in found}
     cycles = sorted({gain.cycle for gain in found})
-    printed = {gain.cycle for gain in found if beside[_key(gain)] is not None}
-    strange = any(one is not None and not one.same_setting for one in beside.values())
+    printed = {gain.cycle for gain in found if paper[_key(gain)] is not None}
+    strange = any(one is not None and not one.same_setting for one in paper.values())
     header = ["setting", "method"]
     for cycle in cycles:
         header += [f"cycle {cycle}", *([f"paper{'†' if strange else ''}"] if cycle in printed else [])]
-    lines = [_gain_line(line, cycles, printed, beside) for line in _by_method(found)]
+    lines = [_gain_line(line, cycles, printed, paper) for line in _by_method(found)]
     like = PAPER_TABLE.get(data_set(study.pool)) if plain else None
     what = MEASURE_NAMES[measure][:1].lower() + MEASURE_NAMES[measure][1:]
     title = f"Gain in {what} by class balancing, in points: {study.name}" + (f" (the paper's {like})" if like else "")
@@ -46,7 +46,7 @@ def gain_table(results: Results, study: Study, *, measure: str = "accuracy", pub
         f"gains-{stem}", title, tuple(header), _merged(lines), _gain_notes(found, bool(printed), strange),
         (*WHERE, "method", "base", "cycle", "labelled", "share", "gain_points", "paired_standard_error", "seeds",
          "verdict", "published_points", "papers_setting"),
-        tuple(_gain_record(gain, beside[_key(gain)]) for gain in found),
+        tuple(_gain_record(gain, paper[_key(gain)]) for gain in found),
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def measure_table(results: Results, study: Study, measure: str) -> Grid:
 
 
 def saving_table(results: Results, study: Study) -> Grid:
-    """Labels that each method needs for a level of accuracy, beside Random."""
+    """Labels that each method needs for a level of accuracy, compared with Random."""
     found = [one for condition in study.conditions for one in savings(results, condition)]
     lines = [[Cell(text) for text in (one.condition.setting, *_saving_texts(one))] for one in found]
     return Grid(
@@ -235,7 +235,7 @@ def _by_method(found: list[Gain]) -> list[list[Gain]]:
 
 
 def _gain_line(
-    line: list[Gain], cycles: list[int], printed: set[int], beside: dict[tuple[Condition, str, int], Published | None]
+    line: list[Gain], cycles: list[int], printed: set[int], paper: dict[tuple[Condition, str, int], Published | None]
 ) -> list[Cell]:
     cells = [Cell(line[0].condition.setting), Cell(line[0].method.shown)]
     at = {gain.cycle: gain for gain in line}
@@ -243,7 +243,7 @@ def _gain_line(
         gain = at.get(cycle)
         cells.append(Cell(_points(gain), gain.verdict in VERDICTS) if gain else Cell(DASH))
         if cycle in printed:
-            theirs = beside[_key(gain)] if gain else None
+            theirs = paper[_key(gain)] if gain else None
             cells.append(Cell(number(theirs.points, sign=True) if theirs else DASH))
     return cells
 
@@ -264,10 +264,10 @@ def _gain_notes(found: list[Gain], printed: bool, strange: bool) -> tuple[str, .
 
 
 def _gain_record(gain: Gain, theirs: Published | None) -> tuple[object, ...]:
-    beside = (theirs.points, theirs.same_setting) if theirs else ("", "")
+    paper = (theirs.points, theirs.same_setting) if theirs else ("", "")
     numbers = (100 * gain.difference.mean, 100 * gain.difference.error, gain.difference.seeds)
     names = (gain.method.label, gain.base.label, gain.cycle, gain.labelled, gain.share)
-    return (*_where(gain.condition), *names, *numbers, verdict_shown(gain), *beside)
+    return (*_where(gain.condition), *names, *numbers, verdict_shown(gain), *paper)
 
 
 def _where(condition: Condition) -> tuple[object, ...]:
@@ -311,7 +311,7 @@ def _saving_texts(one: Saving) -> list[str]:
 
 
 def labels_shown(labels: float) -> str:
-    """A number of labels, or that there is none.
+    """A number of labels, or "not reached".
 
     >>> labels_shown(1234.4), labels_shown(float("nan"))
     ('1,234', 'not reached')

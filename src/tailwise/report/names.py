@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..experiments.trials import Row
+from ..experiments.experiment import Row
 from ..strategies import STRATEGIES
 from ..strategies.select import PATH_COLUMNS, BalancePath
 

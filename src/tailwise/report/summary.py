@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import BadInput
-from ..experiments.trials import Row
+from ..experiments.experiment import Row
 from .names import Condition, Method, Study, method_order, study_methods
 
 MEASURES = ("accuracy", "adjusted_accuracy", "balanced_accuracy", "tail_accuracy", "l1_score")
@@ -96,7 +96,7 @@ ALL_CYCLES = -1
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Labels that a method needs for an accuracy, the initial set included, beside those of a reference."""
+    """Labels that a method needs for an accuracy, the initial set included, compared with those of a reference."""
 
     condition: Condition
     method: Method
@@ -288,7 +288,7 @@ def saving_levels(reference: Curve, others: Sequence[Curve]) -> list[float]:
 
 
 def savings(results: Results, condition: Condition, reference: str = "random") -> list[Saving]:
-    """Labels needed for each level, method by method, beside the classical form of a reference strategy.
+    """Labels needed for each level, method by method, compared with the classical form of a reference strategy.
 
     Read off the mean curves; `ahead` counts the seeds whose own curves agree.
     """

@@ -1,8 +1,6 @@
-"""A table as people and machines read it: cells in; Markdown, LaTeX (booktabs), HTML and CSV out.
+"""Tables: cells in; Markdown, LaTeX (booktabs), HTML and CSV out; and files of picks and sweeps (.csv, .parquet, .npy).
 
-What there is to choose from, read off the registries: one row per strategy and per score, and a Markdown table.
-
-Picks and sweeps as .csv, .parquet or .npy, each whole or absent.
+The tables of strategies and scores in the docs are made here from the registries. Files are whole or absent.
 """
 
 from __future__ import annotations

@@ -103,9 +103,8 @@ def test_changed_data_is_noted_by_run_and_report(capsys: pytest.CaptureFixture[s
 def test_results_of_a_version_that_recorded_no_data_are_noted_and_adopted_on_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from tailwise.experiments.config import read_experiment
+    from tailwise.experiments.experiment import read_experiment, trials_of
     from tailwise.experiments.store import Store
-    from tailwise.experiments.trials import trials_of
 
     data = ("--data", "v1/features.npz")
     before = json.loads(bench(capsys, *RUN, *data, "--json")[0])["gains"]
@@ -129,7 +128,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tailwise.experiments.config import parse_experiment
+from tailwise.experiments.experiment import parse_experiment
 from tailwise.experiments.runner import run_experiment
 from tailwise.experiments.store import Store
 from tailwise.pools import LabelledImages, POOLS, Pool

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tailwise.errors import BadFile, BadInput, UnknownName
-from tailwise.experiments.config import parse_experiment, presets, read_experiment
+from tailwise.experiments.experiment import parse_experiment, presets, read_experiment
 from tailwise.strategies.strategy import DEFAULT
 
 SMALLEST = """

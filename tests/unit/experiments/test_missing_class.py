@@ -12,7 +12,7 @@ import pytest
 from tailwise.cli.output import run
 from tailwise.cycle import Asking, choose, fit, mark
 from tailwise.experiments.store import read_rows
-from tailwise.experiments.trials import RecordingOracle
+from tailwise.experiments.trial_run import RecordingOracle
 from tailwise.learners import LEARNERS, Learner, Model, make_learner
 from tailwise.learners.vaal import VaalSettings
 from tailwise.pools.pool import LabelledImages

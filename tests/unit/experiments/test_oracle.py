@@ -13,9 +13,9 @@ import pytest
 import tailwise
 from tailwise.errors import BadInput, UnknownName
 from tailwise.experiments import trial_run
-from tailwise.experiments.config import Experiment, parse_experiment
+from tailwise.experiments.experiment import Experiment, parse_experiment
 from tailwise.experiments.store import Store
-from tailwise.experiments.trials import RecordingOracle, trials_of
+from tailwise.experiments.trial_run import RecordingOracle, trials_of
 from tailwise.matrix.shards import Column
 from tailwise.strategies import STRATEGIES
 from tailwise.strategies.strategy import Base, Task, strategy

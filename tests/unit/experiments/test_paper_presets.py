@@ -18,9 +18,8 @@ import torch
 from PIL import Image
 
 from tailwise.cli.output import run
-from tailwise.experiments.config import Experiment, parse_experiment, read_experiment
+from tailwise.experiments.experiment import Experiment, Row, balance_name, parse_experiment, read_experiment
 from tailwise.experiments.store import read_rows
-from tailwise.experiments.trials import Row, balance_name
 from tailwise.learners.nets import ResNet
 from tailwise.learners.resnet import ResNet101
 from tailwise.pools import paper

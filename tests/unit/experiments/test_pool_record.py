@@ -11,11 +11,10 @@ import pytest
 
 from tailwise.errors import BadFile, BadInput
 from tailwise.experiments import trial_run
-from tailwise.experiments.config import Experiment, parse_experiment
+from tailwise.experiments.experiment import Experiment, parse_experiment, trials_of
 from tailwise.experiments.runner import collect, run_experiment, status_of
 from tailwise.experiments.store import OLDER, Store, identify, read_pool, recorded_content
 from tailwise.experiments.trial_run import kept_sweeps
-from tailwise.experiments.trials import trials_of
 
 FILE = """
 name = "mine"

@@ -12,10 +12,9 @@ from benchmarks.quality import from_scratch
 from benchmarks.quality.defaults import defaults_table
 from benchmarks.quality.published import Continued, by_trial, read_published, write_published
 from benchmarks.quality.studies import STUDIES, Study
-from tailwise.experiments.config import Experiment, parse_experiment
+from tailwise.experiments.experiment import Experiment, Row, Trial, parse_experiment, trials_of
 from tailwise.experiments.runner import collect, run_experiment, status_of
 from tailwise.experiments.store import identify, read_rows
-from tailwise.experiments.trials import Row, Trial, trials_of
 from tailwise.report.gain_tables import study_tables
 from tailwise.report.summary import Results
 from tailwise.report.tables import markdown

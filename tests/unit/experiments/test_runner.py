@@ -17,10 +17,9 @@ import pytest
 
 from tailwise.errors import BadFile
 from tailwise.experiments import trial_run
-from tailwise.experiments.config import Experiment, parse_experiment
+from tailwise.experiments.experiment import Experiment, Row, Trial, parse_experiment, trials_of
 from tailwise.experiments.runner import Quiet, collect, run_experiment, status_of
 from tailwise.experiments.store import NOT_REPEATABLE, Store, read_rows
-from tailwise.experiments.trials import Row, Trial, trials_of
 from tailwise.targets import Target
 
 FILE = """

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from tailwise.errors import BadFile
-from tailwise.experiments.config import parse_experiment
+from tailwise.experiments.experiment import Row, Trial, parse_experiment, trials_of
 from tailwise.experiments.store import Cycle, PoolRecord, Store, is_whole, read_rows, write_rows
-from tailwise.experiments.trials import Row, Trial, trials_of
 
 TRIAL: Trial = next(
     trials_of(

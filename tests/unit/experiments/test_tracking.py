@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tailwise.errors import MissingExtra
-from tailwise.experiments.config import parse_experiment
+from tailwise.experiments.experiment import parse_experiment
 from tailwise.experiments.runner import Mlflow, TensorBoard, run_experiment
 from tailwise.experiments.store import Store, read_rows
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from tailwise.experiments import trial_run
-from tailwise.experiments.config import Experiment, PoolPart, parse_experiment, read_experiment
+from tailwise.experiments.experiment import Experiment, PoolPart, parse_experiment, read_experiment, trials_of
 from tailwise.experiments.store import Store
 from tailwise.experiments.trial_run import World, open_world
-from tailwise.experiments.trials import trials_of
 from tailwise.learners import make_learner
 from tailwise.learners.learner import Model
 from tailwise.pools.pool import Inputs

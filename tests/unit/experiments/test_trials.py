@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailwise.experiments.config import Experiment, parse_experiment
-from tailwise.experiments.trials import Trial, balance_name, trials_of
+from tailwise.experiments.experiment import Experiment, Trial, balance_name, parse_experiment, trials_of
 
 FILE = """
 name = "mine"

@@ -15,7 +15,7 @@ import json, os, signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tailwise.experiments.config import parse_experiment
+from tailwise.experiments.experiment import parse_experiment
 from tailwise.experiments.runner import collect, run_experiment, status_of
 from tailwise.experiments.store import NOT_REPEATABLE, Store
 from tailwise.experiments.runner import Quiet

@@ -17,10 +17,9 @@ from pyarrow import parquet
 
 from tailwise.cli.output import run
 from tailwise.errors import BadFile
-from tailwise.experiments.config import Experiment, parse_experiment
+from tailwise.experiments.experiment import Experiment, Row, Trial, parse_experiment
 from tailwise.experiments.runner import Quiet, collect, run_experiment
 from tailwise.experiments.store import NOT_REPEATABLE, Store
-from tailwise.experiments.trials import Row, Trial
 from tailwise.inference.pipeline import plan_pool, predict_pool
 from tailwise.inference.shard_store import read_manifest
 from tailwise.learners import make_learner

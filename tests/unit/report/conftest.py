@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tailwise.experiments.trials import Row
+from tailwise.experiments.experiment import Row
 from tailwise.targets import l1_score
 
 PAPER_METHODS = (

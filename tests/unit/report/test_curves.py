@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from tailwise.experiments.trials import Row
+from tailwise.experiments.experiment import Row
 from tailwise.report.curves import COLOURS, MARKERS, curve_figure, gain_figure
 from tailwise.report.figures import figure_bytes
 from tailwise.report.names import report_order

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from tailwise.experiments.trials import Row
+from tailwise.experiments.experiment import Row
 from tailwise.report.curves import counts_figure, histogram_figure, histogram_seed
 from tailwise.report.figures import figure_bytes
 from tailwise.report.names import Condition, Method

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from tailwise.errors import BadFile
-from tailwise.experiments.trials import Row
+from tailwise.experiments.experiment import Row
 from tailwise.report.atlas import atlas, histogram_condition
-from tailwise.report.experiment import write_report
+from tailwise.report.experiment import chance_sentence, gain_findings, saving_findings, write_report
 from tailwise.report.figures import path_figure, settle
-from tailwise.report.findings import chance_sentence, gain_findings, saving_findings
 from tailwise.report.names import PoolSweep, Reference, file_stem, sweep_of
 from tailwise.report.summary import Results
 from tailwise.strategies.select import BalancePath

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tailwise.experiments.trials import Row
-from tailwise.report.findings import default_findings
+from tailwise.experiments.experiment import Row
+from tailwise.report.experiment import default_findings
 from tailwise.report.gain_tables import (
     count_table,
     gain_rows,

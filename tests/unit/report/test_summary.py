@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tailwise.errors import BadInput
-from tailwise.experiments.trials import Row
+from tailwise.experiments.experiment import Row
 from tailwise.report.names import Condition, Method, method_label
 from tailwise.report.summary import (
     Band,

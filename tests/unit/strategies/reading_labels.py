@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tailwise
-from tailwise.experiments.trials import RecordingOracle
+from tailwise.experiments.trial_run import RecordingOracle
 
 
 class Case:
