@@ -14,7 +14,7 @@ from benchmarks.quality.leaderboard.command import Wanted, run_leaderboard
 from benchmarks.quality.leaderboard.study import BOARDS
 from benchmarks.quality.published import Continued, by_trial, read_published, write_published
 from benchmarks.quality.studies import STUDIES, Study
-from tailwise.cli.bench_commands import Lines
+from tailwise.cli.bench import Lines
 from tailwise.experiments.experiment import Experiment, Row
 from tailwise.experiments.runner import keep_results, run_experiment, status_of
 from tailwise.experiments.trial_run import kept_sweeps

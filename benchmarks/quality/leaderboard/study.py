@@ -26,7 +26,7 @@ from benchmarks.quality.leaderboard.rows import (
     settings_text,
 )
 from tailwise.campaign.state import Settings
-from tailwise.cli.bench_commands import Lines
+from tailwise.cli.bench import Lines
 from tailwise.errors import BadInput, UnknownName
 from tailwise.experiments.experiment import Experiment, Trial, balance_name
 from tailwise.experiments.runner import Task, Watcher, on_processes, recorded_trials, run_experiment

@@ -1,18 +1,27 @@
-"""The program: all commands in the order of the help; select, path, strategies and demo with their options."""
+"""The program: options and help of all commands but those of campaigns, in the order of the help."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .._version import __version__
-from .bench import bench
+from ..errors import BadInput
 from .campaign import campaigns
-from .output import Form
-from .predict import predicting
+from .output import Form, WrongUsage, plain, progress_shown, shell_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..inference.pipeline import Plan, Predicted
+    from ..pools.pool import BadImage
+    from .bench import StoredExperiment
+
+MOST_BAD = 5  # images that are named in the summary of predict; all are in the shards' JSON
+USUAL_BUDGET = 1000
 
 HELP = """Pick the images worth labelling next: informative, class-balanced, with a certificate.
 
@@ -175,8 +184,65 @@ def strategies(as_json: Json = False) -> None:
     show_strategies()
 
 
+@app.command(rich_help_panel=SELECT)
+def predict(
+    images: Annotated[
+        Path, typer.Argument(help="A folder of images, a .parquet file with them, or a folder of such files.")
+    ],
+    learner: Annotated[
+        Path, typer.Option(help="A folder that a model's save() wrote, or a campaign: its newest model is taken.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the shards; made if it is absent.")],
+    engine: Annotated[
+        str, typer.Option(metavar="local|ray|ray=ADDRESS", help="This process, or a Ray cluster: started, or joined.")
+    ] = "local",
+    workers: Annotated[int | None, typer.Option(min=1, help="Default: one per core.")] = None,
+    shard_size: Annotated[int, typer.Option(min=1, help="Images of a folder that make one shard.")] = 10_000,
+    dtype: Annotated[str, typer.Option(metavar="float16|float32", help="Of the probabilities.")] = "float16",
+    embeddings: Annotated[bool, typer.Option("--embeddings", help="Write what goes into the last layer, too.")] = False,
+    backbone: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What made a head's features: simple, efficientnet-lite0, module:factory."),
+    ] = None,
+    size: Annotated[int | None, typer.Option(min=1, help="Pixels of a side that a net was trained on.")] = None,
+    column: Annotated[str | None, typer.Option(metavar="NAME", help="The column of images in Parquet.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where paths in Parquet start; default: next to it.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
+) -> None:
+    """Predict a pool with a learner: one shard of probabilities per shard of images, each with a checksum.
+
+    What is done is not done again: stop it at any time and repeat it. Images that cannot be read are listed.
+
+    Example:
+
+      tailwise predict photos --learner birds --out shards
+      tailwise predict train.parquet --learner model --out shards --engine ray --embeddings
+    """
+    from ..inference.pipeline import plan_pool, predict_pool
+
+    _check(dtype, engine)
+    form = Form.of(as_json=as_json, quiet=quiet)
+    with progress_shown(quiet=form is not Form.SUMMARY) as report:
+        report(0.0, f"looking at {images}")
+        plan = plan_pool(
+            images, learner, out, shard_size=shard_size, dtype=dtype, embeddings=embeddings, backbone=backbone,
+            size=size, column=column, root=root,
+        )  # fmt: skip
+        done = None if dry_run else predict_pool(plan, engine=engine, workers=workers, report=report)
+    if done is None:
+        _show_plan(plan, form)
+    elif form is Form.JSON:
+        print(json.dumps(_facts(done)))
+    elif form is Form.SUMMARY:
+        _show_done(done, out)
+
+
 # Here, so that help shows them before the experiments.
-app.registered_commands += [*predicting.registered_commands, *campaigns.registered_commands]
+app.registered_commands += campaigns.registered_commands
 
 
 @app.command(rich_help_panel=EXPERIMENTS)
@@ -191,9 +257,189 @@ def demo(
 
       tailwise demo --out tailwise-demo
     """
-    from .bench_commands import run_demo
+    from .bench import run_demo
 
     run_demo(out, seeds, quiet=quiet)
 
 
+bench = typer.Typer(help="Compare strategies: run experiments, go on after a crash, report.", no_args_is_help=True)
+
+Source = Annotated[str, typer.Argument(metavar="FILE|PRESET", help="A .toml file, or a name from `bench list`.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the results; default tailwise-runs/NAME.")]
+Data = Annotated[Path | None, typer.Option(help="Where the pool's files are.")]
+Seeds = Annotated[str | None, typer.Option(help="Other seeds than the file's, such as 0,1,2.")]
+
+
+@bench.command()
+def run(
+    source: Source,
+    out: Out = None,
+    data: Data = None,
+    seeds: Seeds = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Default: one per core, one thread each.")] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="local|ray|ray=ADDRESS", help="Processes of this machine, or tasks on Ray.")
+    ] = "local",
+    tensorboard: Annotated[Path | None, typer.Option(help="Also log to this folder for TensorBoard.")] = None,
+    mlflow: Annotated[str | None, typer.Option(help="Also log to this MLflow tracking URI.")] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Go on with results of an older version, which did not record their data.")
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
+) -> None:
+    """Run an experiment, or go on with it: what is done is not done again.
+
+    Example:
+
+      tailwise bench run demo-digits
+      tailwise bench run cifar10-features --data cifar10_features.npz --seeds 0,1
+      tailwise bench run cifar10-features --engine ray=10.0.0.5:6379 --out /shared/cifar10
+    """
+    from .bench import Tracking, read_options, run_bench, tasks_of
+
+    run_bench(
+        read_options(source, out, data, seeds, to_run=True), tasks_of(engine, processes), Tracking(tensorboard, mlflow),
+        adopt=adopt, report=report, as_json=as_json, quiet=quiet,
+    )  # fmt: skip
+
+
+@bench.command(name="list")
+def listed(as_json: Json = False) -> None:
+    """List the presets.
+
+    Example:
+
+      tailwise bench list
+    """
+    from .bench import list_presets
+
+    list_presets(as_json=as_json)
+
+
+@bench.command()
+def show(source: Source) -> None:
+    """Print an experiment as TOML with every default written out; a start for a file of your own.
+
+    Example:
+
+      tailwise bench show demo-digits > mine.toml
+    """
+    from ..experiments.experiment import read_experiment
+
+    print(read_experiment(source, to_run=False).to_toml(), end="")
+
+
+@bench.command()
+def status(source: Source, out: Out = None, data: Data = None, seeds: Seeds = None, as_json: Json = False) -> None:
+    """Say how far an experiment is.
+
+    Example:
+
+      tailwise bench status demo-digits
+    """
+    from .bench import show_status
+
+    show_status(_asked(source, out, data, seeds), as_json=as_json)
+
+
+@bench.command()
+def report(source: Source, out: Out = None, data: Data = None, seeds: Seeds = None, as_json: Json = False) -> None:
+    """Draw the figures and tables of what is there, without training anything and without the pool.
+
+    Example:
+
+      tailwise bench report demo-digits
+    """
+    from .bench import report_bench
+
+    report_bench(_asked(source, out, data, seeds), as_json=as_json)
+
+
+def _asked(source: str, out: Path | None, data: Path | None, seeds: str | None) -> StoredExperiment:
+    from .bench import read_options
+
+    return read_options(source, out, data, seeds)
+
+
 app.add_typer(bench, name="bench", rich_help_panel=EXPERIMENTS)
+
+
+# Terminal output of `predict`.
+
+
+def _check(dtype: str, engine: str) -> None:
+    from ..inference.pipeline import DTYPES, LOCAL
+    from ..ray.cluster import address_of, ray_module
+
+    if dtype not in DTYPES:
+        raise WrongUsage(f"--dtype is {dtype!r}; give {' or '.join(DTYPES)}")
+    if engine == LOCAL:
+        return
+    try:
+        address_of(engine)
+    except BadInput as error:
+        raise WrongUsage(f"--engine: {error}, or {LOCAL!r}") from error
+    ray_module()  # a missing extra is reported at once
+
+
+def _show_plan(plan: Plan, form: Form) -> None:
+    facts = {
+        "images": plan.images, "shards": len(plan.shards), "done": len(plan.kept), "classes": plan.job.learner.classes,
+        "bytes": plan.bytes, "out": str(plan.store.folder), "dry_run": True,
+    }  # fmt: skip
+    if form is Form.JSON:
+        print(json.dumps(facts))
+    elif form is Form.SUMMARY:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        shards = f"{_counted(len(plan.shards), 'shard')}, {len(plan.kept):,} of them done"
+        size = f"about {plan.bytes / 1e6:,.1f} MB in {plain(str(plan.store.folder))}"
+        classes = _counted(plan.job.learner.classes, "class", "es")
+        console.print(f"[bold]{plan.images:,} images[/] in {shards}; {classes}, {size}", soft_wrap=True)
+        console.print("Nothing was written: this was a dry run.")
+
+
+def _facts(done: Predicted) -> dict[str, object]:
+    return {
+        "out": str(done.folder), "rows": done.manifest.rows, "classes": done.manifest.classes,
+        "shards": len(done.shards), "computed": done.computed, "dtype": done.manifest.dtype,
+        "bad": [{"name": image.path, "reason": image.reason} for image in _bad(done)], "seconds": done.seconds,
+    }  # fmt: skip
+
+
+def _bad(done: Predicted) -> list[BadImage]:
+    return [image for shard in done.shards for image in shard.bad]
+
+
+def _show_done(done: Predicted, out: Path) -> None:
+    from rich.console import Console
+
+    console, rows = Console(highlight=False), done.manifest.rows
+    there = len(done.shards) - done.computed
+    shards = f"{_counted(len(done.shards), 'shard')}{f', {there:,} of them done before' if there else ''}"
+    console.print(f"[bold]{rows:,} images × {done.manifest.classes:,} classes[/] in {shards}; {done.seconds:,.1f} s")
+    _show_bad(_bad(done), console)
+    shards_folder, budget = shell_line(str(out)), min(USUAL_BUDGET, max(1, rows // 10))
+    console.print(f"Next: tailwise select {plain(shards_folder)} --budget {budget}", soft_wrap=True)
+
+
+def _show_bad(bad: list[BadImage], console: Console) -> None:
+    if not bad:
+        return
+    console.print(f"[yellow]{_counted(len(bad), 'image')} could not be used[/], and got no row:")
+    for image in bad[:MOST_BAD]:
+        console.print(f"  {plain(image.path)}: {plain(image.reason)}", soft_wrap=True)
+    if len(bad) > MOST_BAD:
+        console.print(f"  … and {len(bad) - MOST_BAD:,} more, in the shards' .json")
+
+
+def _counted(number: int, what: str, plural: str = "s") -> str:
+    """A number with its noun.
+
+    >>> _counted(1, "shard"), _counted(1200, "shard"), _counted(2, "class", "es")
+    ('1 shard', '1,200 shards', '2 classes')
+    """
+    return f"{number:,} {what}{'' if number == 1 else plural}"

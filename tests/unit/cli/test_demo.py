@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tailwise.cli.bench_commands import run_demo
+from tailwise.cli.bench import run_demo
 from tailwise.errors import BadFile
 
 

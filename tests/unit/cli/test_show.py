@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import tailwise
-from tailwise.cli import bench_commands
+from tailwise.cli import bench
 from tailwise.cli.output import bar, certificate, percent, plain, shell_line
 from tailwise.cli.select_output import class_table, shown_classes
 
@@ -82,9 +82,7 @@ def test_a_command_is_quoted_for_the_shell_of_the_system(
 
 
 def test_the_gains_of_the_demo_fit_into_80_columns_with_no_name_cut_off() -> None:
-    table = bench_commands._table(
-        "method", "accuracy at the end", "gain over Random", "gain adjusted", "gain on the tail", "is"
-    )
+    table = bench._table("method", "accuracy at the end", "gain over Random", "gain adjusted", "gain on the tail", "is")
     table.add_row("Boundary-CB", "89.78 ± 1.15", "+9.47 ± 1.04", "+3.43 ± 0.54", "+17.75 ± 2.16", "better")
     console = Console(width=80, file=StringIO())
     console.print(table)
