@@ -97,7 +97,8 @@ def check_origin(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
 
 def check_token(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
     """In a header, in the cookie, or for Label Studio as the password of HTTP Basic."""
-    if settings.token is None or is_health(scope, settings) or link_token(scope) is not None:
+    is_health = settings.ml_backend and scope["path"] == "/health" and scope["method"] in READING  # needs no token
+    if settings.token is None or is_health or link_token(scope) is not None:
         return None
     sent = [*headers(scope, TOKEN_HEADER), *_cookies(scope, settings.cookie)]
     if settings.ml_backend and scope["path"] in ML_PATHS:
@@ -143,11 +144,6 @@ def link_token(scope: Scope) -> str | None:
         return None
     query: bytes = scope["query_string"]
     return parse_qs(query.decode("latin-1")).get("token", [""])[0]
-
-
-def is_health(scope: Scope, settings: WebSettings) -> bool:
-    """Whether it is Label Studio's health check, which needs no token."""
-    return settings.ml_backend and scope["path"] == "/health" and scope["method"] in READING
 
 
 def from_another_site(scope: Scope) -> bool:
