@@ -1,4 +1,4 @@
-/** Talking to the server: JSON in, JSON out, and three kinds of failure that the rest of the page tells apart. */
+/** Requests to the server: JSON in, JSON out, and three kinds of failure that the rest of the page distinguishes. */
 
 const PATIENCE = 20_000; // ms until an answer is no longer awaited; the same key is then sent again
 

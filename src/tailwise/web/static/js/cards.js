@@ -14,7 +14,7 @@ export function makeCards() {
 }
 
 /**
- * A bar that tells screen readers how full it is.
+ * A bar that reports its value to screen readers.
  * @param {number} value @param {number} most @param {string} label
  */
 export function progressBar(value, most, label) {

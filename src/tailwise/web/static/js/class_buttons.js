@@ -14,7 +14,7 @@ export function classButton(klass, place, choose) {
   return h('button', { class: 'class', type: 'button', 'data-class': klass.id, 'aria-label': key ? `${klass.name}, key ${key.says}` : klass.name,
     onclick: (/** @type {MouseEvent} */ event) => {
       choose(klass.id);
-      // After a click the keys belong to the image again; whoever walks by tab stays on the button.
+      // After a click the keys belong to the image again; with the tab key the focus stays on the button.
       if (event.detail) byId('stage').focus({ preventScroll: true });
     } },
   key ? keycap(key.cap) : h('span', { class: 'cap none' }), nameTag(klass.name), h('span', { class: 'share' }));

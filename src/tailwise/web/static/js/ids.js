@@ -2,8 +2,8 @@
 
 /** @param {number} bytes */
 export function randomHex(bytes) {
-  const room = crypto.getRandomValues(new Uint8Array(bytes));
-  return Array.from(room, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  const values = crypto.getRandomValues(new Uint8Array(bytes));
+  return Array.from(values, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 /** The key of one answer. */

@@ -16,10 +16,10 @@ export function nextRoundPanel({ quiet = false } = {}) {
   const again = /** @type {HTMLInputElement} */ (h('input', { type: 'checkbox', 'data-act': 'skipped-too' }));
   const againText = h('span', {});
   const skips = h('label', { class: 'size', hidden: true }, again, againText);
-  const tells = h('p', { class: 'tells soft small' });
+  const summary = h('p', { class: 'summary soft small' });
   const bar = h('div', { class: 'job', hidden: true });
   const fault = h('p', { class: 'fault', role: 'alert' });
-  const panel = h('div', { class: 'next-round' }, h('div', { class: 'next-row' }, button, size), skips, tells, bar, fault);
+  const panel = h('div', { class: 'next-round' }, h('div', { class: 'next-row' }, button, size), skips, summary, bar, fault);
   let asked = false;
   for (const box of [budget, again]) box.addEventListener('input', () => update(store.get()));
 
@@ -57,8 +57,8 @@ export function nextRoundPanel({ quiet = false } = {}) {
     const usual = Math.min(server?.next?.budget ?? 0, pool);
     budget.placeholder = String(usual || '');
     size.hidden = running;
-    tells.hidden = running || !server?.next;
-    tells.textContent = batchText(pool, budget.value ? Number(budget.value) : usual);
+    summary.hidden = running || !server?.next;
+    summary.textContent = batchText(pool, budget.value ? Number(budget.value) : usual);
     skips.hidden = running || !server?.next?.skipped;
     againText.textContent = `Also choose from ${counted(server?.next?.skipped ?? 0, 'image that was', 'images that were')} skipped`;
     bar.hidden = !running;

@@ -38,7 +38,7 @@ export function requestFor(batch) {
  * @param {Disk} needs.disk
  * @param {Post} needs.post
  * @param {string} needs.tab                      this tab's name: a tab sends its own operations, in their order
- * @param {(ops: Op[]) => void} needs.saved       told after the commit
+ * @param {(ops: Op[]) => void} needs.saved       called after the commit
  * @param {(refusals: Refusal[]) => void} needs.refused
  * @param {(waiting: number, trouble: Error|null, unkept: number) => void} needs.changed   unkept: how many of them the disk has not taken
  */
@@ -69,7 +69,7 @@ export function makeOutbox({ disk, post, tab, saved, refused, changed }) {
   const stored = () => disk.all().catch(() => /** @type {Op[]} */ ([])); // a fault of the disk passes, or it is noticed when something is added
 
   /** @param {Error|null} [trouble] */
-  const tell = (trouble = null) => changed(kept + unkept.length + coming, trouble, unkept.length);
+  const report = (trouble = null) => changed(kept + unkept.length + coming, trouble, unkept.length);
   /** @param {Op[]} ops that are kept or concluded */
   const drop = (ops) => (unkept = unkept.filter((op) => !ops.some((other) => other.key === op.key)));
 
@@ -120,17 +120,17 @@ export function makeOutbox({ disk, post, tab, saved, refused, changed }) {
       while (again) {
         again = false;
         for (let ops = await own(); ops.length; ops = await own()) {
-          tell();
+          report();
           await send(nextBatch(ops));
           wait = FIRST_WAIT;
         }
       }
-      tell();
+      report();
     } catch (trouble) {
       await own().catch(() => {}); // some may have been taken
       timer = setTimeout(flush, wait);
       wait = Math.min(2 * wait, LONGEST_WAIT);
-      tell(/** @type {Error} */ (trouble));
+      report(/** @type {Error} */ (trouble));
     } finally {
       running = false;
     }
@@ -149,7 +149,7 @@ export function makeOutbox({ disk, post, tab, saved, refused, changed }) {
     /** Returns when the operations are on disk, or the disk has failed; they are sent in the background. @param {Op[]} ops */
     async add(ops) {
       coming += ops.length;
-      tell();
+      report();
       try {
         await disk.add(ops);
       } catch {
@@ -160,7 +160,7 @@ export function makeOutbox({ disk, post, tab, saved, refused, changed }) {
       void flush();
     },
 
-    /** Take over what tabs that are no more have left behind. @param {Set<string>} living */
+    /** Take over what closed tabs have left behind. @param {Set<string>} living */
     async adopt(living) {
       const orphans = (await stored()).filter((op) => op.tab !== tab && !living.has(op.tab));
       if (orphans.length) await disk.hand(orphans, tab).catch(() => {}); // tried again with the next roll call

@@ -19,7 +19,7 @@ const REMEMBERED = 50; // answers that can be looked back at after a reload
 const ORPHANS = 20_000; // ms between two looks for answers that other tabs have left behind
 const tab = randomHex(8);
 
-/** @param {string} campaign @param {() => string[]} alsoHeld images that this tab holds beside the timeline */
+/** @param {string} campaign @param {() => string[]} alsoHeld images that this tab holds in addition to the timeline */
 export async function startSession(campaign, alsoHeld) {
   const tabs = makeTabs({
     campaign, tab,

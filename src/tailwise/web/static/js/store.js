@@ -1,4 +1,4 @@
-/** The one place of state: a plain object, changed by patches; watchers are told once per turn of the event loop. */
+/** The one place of state: a plain object, changed by patches; watchers are called once per turn of the event loop. */
 
 /**
  * @template {object} S
@@ -10,7 +10,7 @@ export function makeStore(initial) {
   /** @type {Set<() => void>} */
   const watchers = new Set();
 
-  const tell = () => {
+  const notify = () => {
     queued = false;
     for (const watcher of watchers) watcher();
   };
@@ -24,7 +24,7 @@ export function makeStore(initial) {
       state = { ...state, ...patch };
       if (!queued) {
         queued = true;
-        queueMicrotask(tell);
+        queueMicrotask(notify);
       }
     },
 

@@ -11,7 +11,7 @@ const AROUND = 4;
 export function makeStrip() {
   const strip = byId('strip');
   /** @type {Map<string, HTMLElement>} */ let thumbs = new Map();
-  if (!matchMedia('(min-width: 760px) and (min-height: 640px)').matches) return; // a phone has no room for it
+  if (!matchMedia('(min-width: 760px) and (min-height: 640px)').matches) return; // it does not fit on a phone
 
   store.watch((state) => [state.line, state.server?.classes.length], (state) => {
     const { items, cursor } = state.line;

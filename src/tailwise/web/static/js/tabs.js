@@ -72,7 +72,7 @@ export function makeTabs({ campaign, tab, mine, yielded, answered, hungry, chang
       return living();
     },
 
-    /** Tell the others what this tab holds now. */
+    /** Send the others what this tab holds now. */
     claim: () => say('here'),
     hungry: () => say('hungry'),
     leave: () => say('gone'),

@@ -4,7 +4,7 @@ import { h, icon } from './dom.js';
 /** @typedef {{kind: string, class_id: number|null}} Mark */
 /** @typedef {{key: string, url: string, sharp: string, note: string}} Tile */
 
-/** @param {{changed: () => void}} tell */
+/** @param {{changed: () => void}} callbacks */
 export function makeTiles({ changed }) {
   const element = h('div', { class: 'tiles', role: 'listbox', 'aria-multiselectable': 'true', 'aria-label': 'Proposed images' });
   /** @type {Map<string, Mark|null>} */ let marks = new Map();

@@ -1,4 +1,4 @@
-/** Short notes at the edge of the screen, gone after a moment; screen readers are told. */
+/** Short notes at the edge of the screen, gone after a moment; screen readers announce them. */
 import { byId, h } from './dom.js';
 
 const LASTS = 3_200; // ms

@@ -8,7 +8,7 @@ const SWIPE = 56; // px
 
 /**
  * @param {HTMLElement} stage
- * @param {{swiped: (step: -1|1) => void, changed: (zoomed: boolean) => void}} tell
+ * @param {{swiped: (step: -1|1) => void, changed: (zoomed: boolean) => void}} callbacks
  */
 export function makeZoom(stage, { swiped, changed }) {
   /** @type {import('./looks.js').Look} */ let look = { scale: 1, x: 0, y: 0 };
