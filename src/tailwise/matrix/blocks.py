@@ -1,7 +1,7 @@
-"""Blocks of rows: worked on by all cores, checked, multiplied and summed, with the same result every time.
+"""What is done with a block of rows: checked, widened, multiplied and summed, on all cores, with the same result.
 
-Sums do not depend on the order of their terms, so shards may be cut anywhere and added up in any order: probabilities
-are summed in fixed point, costs (of any scale) without any rounding at all. Large pools use compiled loops (numba).
+Sums do not depend on the order of their terms, so shards may be cut anywhere: probabilities are summed in fixed point,
+costs (of any scale) without rounding.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def rows_per_block(classes: int) -> int:
 
 
 def map_blocks(size: int, step: int, work: Callable[[slice], Result], threads: int | None = None) -> list[Result]:
-    """Apply `work` to slices of `step` rows, on all cores unless told otherwise; results in the order of the slices.
+    """Apply `work` to slices of `step` rows, by default on all cores; results in the order of the slices.
 
     >>> map_blocks(5, 2, lambda where: (where.start, where.stop))
     [(0, 2), (2, 4), (4, 5)]
@@ -204,8 +204,8 @@ def _wide(block: FloatArray, *, plain: bool) -> tuple[FloatArray, float]:
 
 def picked_for_now(block: FloatArray, rows: IntArray) -> FloatArray:
     """Some rows of a block, good until the thread picks others."""
-    room: FloatArray = _PICKED.array((len(rows), block.shape[1]), block.dtype)
-    return np.take(block, rows, axis=0, out=room, mode="clip")  # "raise" would take a copy of `out`
+    picked: FloatArray = _PICKED.array((len(rows), block.shape[1]), block.dtype)
+    return np.take(block, rows, axis=0, out=picked, mode="clip")  # "raise" would take a copy of `out`
 
 
 def larger_than(block: FloatArray, limit: float) -> tuple[IntArray, Float64Array]:
@@ -233,7 +233,9 @@ def widen_for_now(block: FloatArray, *, plain: bool = False) -> FloatArray:
     return widen_half(block, _WORDS, plain=plain) if block.dtype == np.float16 else np.asarray(block)
 
 
-def widen_half(half: NDArray[np.float16], room: Scratch | None = None, *, plain: bool = False) -> NDArray[np.float32]:
+def widen_half(
+    half: NDArray[np.float16], scratch: Scratch | None = None, *, plain: bool = False
+) -> NDArray[np.float32]:
     """float16 → float32, exactly, 14 times faster than a cast for finite non-negative numbers.
 
     >>> widen_half(np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16)).tolist() == \
@@ -242,7 +244,7 @@ def widen_half(half: NDArray[np.float16], room: Scratch | None = None, *, plain:
     """
     if not (plain or is_plain(half)):
         return half.astype(np.float32)
-    words = np.empty(half.shape, np.uint32) if room is None else room.array(half.shape, np.uint32)
+    words = np.empty(half.shape, np.uint32) if scratch is None else scratch.array(half.shape, np.uint32)
     result = _shifted(half, words)
     if flushes_subnormals():
         words += EXPONENT_SHIFT  # x is right from 2^-14 on; below that 2x − 2^-14 is right, and smaller
@@ -344,15 +346,11 @@ def exact_sum(values: Float64Array) -> int:
         highs = np.bincount(place, weights=(whole >> HALF_BITS).astype(np.float64))  # below 2^53, so exact
         lows = np.bincount(place, weights=(whole & ((1 << HALF_BITS) - 1)).astype(np.float64))
         for at in np.flatnonzero((highs != 0) | (lows != 0)).tolist():
-            total += _times_power((int(highs[at]) << HALF_BITS) + int(lows[at]), at + lowest - 53 + LOWEST)
+            value, places = (int(highs[at]) << HALF_BITS) + int(lows[at]), at + lowest - 53 + LOWEST
+            total += value << places if places >= 0 else value >> -places  # a shift to the right drops zeros only
     return total
 
 
 def from_exact(total: int) -> float:
     """An exact sum, rounded once."""
     return total / (1 << LOWEST)
-
-
-def _times_power(value: int, places: int) -> int:
-    """value·2^places; a negative shift (numbers below 2^-1022) drops zeros only."""
-    return value << places if places >= 0 else value >> -places

@@ -49,7 +49,7 @@ def _as_read(block: FloatArray) -> NDArray[Any]:
 
 
 def _p_log_p() -> Float64Array:
-    """p log p of every half by its bits; 0 where these are no probability, which the loop finds out beside it."""
+    """p log p of every half by its bits; 0 where they are not a probability, which the loop checks."""
     table = np.zeros(1 << 16)
     halves = np.arange(HALF_MAX + 1, dtype=np.uint16).view(np.float16).astype(np.float64)
     table[1 : len(halves)] = halves[1:] * np.log(halves[1:])

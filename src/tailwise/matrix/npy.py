@@ -52,8 +52,8 @@ class FileMatrix(ABC):
         self.dtype = dtype
 
     @abstractmethod
-    def run(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
-        """Contiguous rows, at least one; read into `room`, they are good until the thread reads the next."""
+    def run(self, start: int, stop: int, scratch: Scratch | None = None) -> FloatArray:
+        """Contiguous rows, at least one; read into `scratch`, they are good until the thread reads the next."""
 
     @abstractmethod
     def pick(self, rows: IntArray) -> FloatArray:
@@ -122,12 +122,12 @@ class MappedFile:
         self._offset, self._order = offset, order
         self.array: FloatArray = np.ndarray(shape, dtype, buffer=self._map, offset=offset, order=order)
 
-    def rows(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
+    def rows(self, start: int, stop: int, scratch: Scratch | None = None) -> FloatArray:
         """Contiguous rows, read and not mapped: a page that is brought in costs more than its bytes copied."""
         if self._order == "F" or start >= stop or not hasattr(os, "preadv"):  # Windows and older macOS read the map
             return self.array[start:stop]
         shape = (stop - start, self.array.shape[1])
-        rows: Any = np.empty(shape, self.array.dtype) if room is None else room.array(shape, self.array.dtype)
+        rows: Any = np.empty(shape, self.array.dtype) if scratch is None else scratch.array(shape, self.array.dtype)
         place, rest = self._offset + start * rows.strides[0], memoryview(rows).cast("B")
         while rest:  # one call gives at most 2 GiB
             got = os.preadv(self._descriptor, [rest], place)
@@ -137,29 +137,23 @@ class MappedFile:
         result: FloatArray = rows
         return result
 
-    def let_go(self) -> None:
+    def release_pages(self) -> None:
         """Give the pages back; views stay valid, and the kernel brings pages again when they are read."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
-class Mapped:
-    """The files that were read last."""
+class MappedFiles:
+    """The files that were read last, by key."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._files: OrderedDict[int, MappedFile] = OrderedDict()
         self._touched = 0
 
-    def run(
-        self, key: int, make: Callable[[], MappedFile], start: int, stop: int, room: Scratch | None = None
-    ) -> FloatArray:
-        """Contiguous rows of a file."""
-        return self._file(key, make).rows(start, stop, room)
-
     def pick(self, key: int, make: Callable[[], MappedFile], rows: IntArray) -> FloatArray:
         """Rows of a file by ascending number, copied."""
-        array = self._file(key, make).array
+        array = self.file(key, make).array
         picked: FloatArray = np.empty((len(rows), array.shape[1]), array.dtype)
         pages = rows * (array.shape[1] * array.itemsize) // FAULT_BYTES
         places = np.cumsum(np.diff(pages, prepend=-1) > 0)  # 1 for the rows in the first page that is met, then 2, …
@@ -169,7 +163,8 @@ class Mapped:
             self._touch(int(places[stop - 1] - places[start] + 1) * FAULT_BYTES)
         return picked
 
-    def _file(self, key: int, make: Callable[[], MappedFile]) -> MappedFile:
+    def file(self, key: int, make: Callable[[], MappedFile]) -> MappedFile:
+        """A file that is open, or opened now."""
         with self._lock:
             file = self._files.get(key)
             if file is None:
@@ -188,7 +183,7 @@ class Mapped:
             self._touched = 0
             files = list(self._files.values())
         for file in files:
-            file.let_go()
+            file.release_pages()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +226,16 @@ class NpyMatrix(FileMatrix):
     def __init__(self, store: Disk, files: tuple[NpyFile, ...]) -> None:
         super().__init__(store.location, _bounds([file.rows for file in files]), files[0].columns, files[0].dtype)
         self.store, self.files = store, files
-        self._mapped = Mapped()
+        self._mapped = MappedFiles()
 
     def __reduce__(self) -> tuple[type[NpyMatrix], tuple[Disk, tuple[NpyFile, ...]]]:
         return NpyMatrix, (self.store, self.files)
 
-    def run(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
+    def run(self, start: int, stop: int, scratch: Scratch | None = None) -> FloatArray:
         """Contiguous rows, read from one file or several."""
         parts = self.parts(start, stop)
         if len(parts) == 1:
-            return self._run(parts[0], start, stop, room)
+            return self._run(parts[0], start, stop, scratch)
         return np.concatenate([self._run(part, start, stop) for part in parts])
 
     def pick(self, rows: IntArray) -> FloatArray:
@@ -249,15 +244,13 @@ class NpyMatrix(FileMatrix):
         cuts = np.searchsorted(rows, self.bounds)
         for part in np.flatnonzero(np.diff(cuts)).tolist():
             where = slice(cuts[part], cuts[part + 1])
-            result[where] = self._mapped.pick(part, self._opener(part), rows[where] - self.bounds[part])
+            result[where] = self._mapped.pick(part, partial(map_npy, self.files[part]), rows[where] - self.bounds[part])
         return result
 
-    def _run(self, part: int, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
+    def _run(self, part: int, start: int, stop: int, scratch: Scratch | None = None) -> FloatArray:
         low, high = int(self.bounds[part]), int(self.bounds[part + 1])
-        return self._mapped.run(part, self._opener(part), max(start, low) - low, min(stop, high) - low, room)
-
-    def _opener(self, part: int) -> Callable[[], MappedFile]:
-        return partial(map_npy, self.files[part])
+        file = self._mapped.file(part, partial(map_npy, self.files[part]))
+        return file.rows(max(start, low) - low, min(stop, high) - low, scratch)
 
 
 def mapped_rows(array: np.memmap[Any, Any]) -> NpyMatrix | None:
@@ -335,7 +328,7 @@ def parse_header(start: bytes, file: Found, shown: str) -> NpyFile:
     shape, dtype = header.shape, header.dtype
     if dtype.hasobject:
         raise BadFile(
-            f"{shown} is no plain .npy array: it holds pickled objects, which are never loaded; save a float matrix"
+            f"{shown} is not a plain .npy array: it holds pickled objects, which are never loaded; save a float matrix"
         )
     if dtype.names is not None:
         raise BadFile(f"{shown} holds records ({', '.join(dtype.names)}), not a matrix of numbers")
@@ -344,7 +337,7 @@ def parse_header(start: bytes, file: Found, shown: str) -> NpyFile:
     made = NpyFile(file.path, file.size, header.offset, shape[0], shape[1], dtype, header.fortran)
     if made.offset + made.rows * made.row_bytes > made.size:
         there = f"{made.size - made.offset} of {made.rows * made.row_bytes} bytes"
-        raise BadFile(f"{shown} is no whole plain .npy array: it is cut short, {there} are there; write it again")
+        raise BadFile(f"{shown} is not a whole plain .npy array: it is cut short, {there} are there; write it again")
     return made
 
 

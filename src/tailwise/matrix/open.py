@@ -58,7 +58,7 @@ def _summing_to_1(rounded: FloatArray) -> FloatArray:
 
 
 def _sparse(proba: object) -> TopK | None:
-    """A sparse softmax, given or in a folder; None where it is none."""
+    """A sparse softmax, given or in a folder; None for anything else."""
     if isinstance(proba, str | os.PathLike):
         folder = with_home(proba)
         return TopK.open(folder) if is_file(folder / DESCRIPTION) else None
@@ -123,7 +123,10 @@ def _shards(store: Store, found: Sequence[Found]) -> tuple[list[Found], str]:
     """The files of a folder that make up its matrix, in order, and their kind."""
     shown = shown_place(store.location)
     tables = sorted((file for file in found if _suffix(file) == ".parquet"), key=lambda file: file.path)
-    arrays = sorted((file for file in found if _suffix(file) == ".npy" and "/" not in file.name), key=_natural)
+    arrays = sorted(
+        (file for file in found if _suffix(file) == ".npy" and "/" not in file.name),
+        key=lambda file: natural(file.name),
+    )
     if tables and arrays:
         raise BadFile(
             f"{shown} holds both .npy ({arrays[0].name}) and .parquet ({tables[0].name}); "
@@ -138,10 +141,6 @@ def _shards(store: Store, found: Sequence[Found]) -> tuple[list[Found], str]:
 
 def _suffix(file: Found) -> str:
     return PurePosixPath(file.name).suffix.lower()
-
-
-def _natural(file: Found) -> tuple[list[str | int], str]:
-    return natural(file.name)
 
 
 # -- sparse softmax --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import BadFile
 from ..processes import Scratch
 from ..types import BoolArray, FloatArray, IntArray
-from .npy import FileMatrix, Mapped, MappedFile, Source
+from .npy import FileMatrix, MappedFile, MappedFiles, Source
 from .stores import Disk, Found, Store, need_pyarrow, shown_place
 
 LIST_NAMES = ("prob", "proba", "probs", "probabilities", "softmax")
@@ -224,13 +224,13 @@ def _opened(store: Store, path: str, footer: Any = None) -> Iterator[Any]:  # no
 
 @contextmanager
 def _decoding(store: Store, path: str) -> Iterator[None]:
-    """Say in our words what could not be decoded."""
+    """Turn errors of pyarrow into ours."""
     arrow = need_pyarrow("reading .parquet")
     try:
         yield
     except (arrow.ArrowException, OSError) as error:
-        told = str(error).replace(store.location, shown_place(store.location))
-        raise BadFile(f"{store.shown(path)} cannot be read as Parquet: {told}") from error
+        message = str(error).replace(store.location, shown_place(store.location))
+        raise BadFile(f"{store.shown(path)} cannot be read as Parquet: {message}") from error
 
 
 def _parts(path: str, rows: list[int], row_bytes: int) -> Iterator[Part]:
@@ -266,17 +266,17 @@ class SpooledMatrix(FileMatrix):
         self._kept: BoolArray = np.zeros(len(source.bounds) - 1, dtype=bool)
         self._busy = [threading.Lock() for _ in range(len(source.bounds) - 1)]
         self._lock = threading.Lock()
-        self._mapped = Mapped()
+        self._mapped = MappedFiles()
         self._file: int | None = None
 
     def __reduce__(self) -> tuple[type[SpooledMatrix], tuple[Source]]:
         return SpooledMatrix, (self.source,)
 
-    def run(self, start: int, stop: int, room: Scratch | None = None) -> FloatArray:
+    def run(self, start: int, stop: int, scratch: Scratch | None = None) -> FloatArray:
         """Contiguous rows, read from the temporary file."""
         for part in self.parts(start, stop):
             self._bring(part)
-        return self._mapped.run(0, self._map, start, stop, room)
+        return self._mapped.file(0, self._map).rows(start, stop, scratch)
 
     def pick(self, rows: IntArray) -> FloatArray:
         """Chosen rows, copied."""
@@ -285,7 +285,7 @@ class SpooledMatrix(FileMatrix):
         return self._mapped.pick(0, self._map, rows)
 
     def _bring(self, part: int) -> None:
-        """Wait until a part is in the temporary file; whoever would only wait reads ahead."""
+        """Wait until a part is in the temporary file; a thread that would only wait reads ahead."""
         while not self._kept[part]:
             ahead = range(part, min(part + 1 + AHEAD, len(self._kept)))
             if not any(self._keep(one) for one in ahead if not self._kept[one]):
@@ -306,7 +306,7 @@ class SpooledMatrix(FileMatrix):
 
     def _write(self, part: int) -> None:
         first, last = int(self.bounds[part]), int(self.bounds[part + 1])
-        check_room((last - first) * self._row_bytes, self)
+        check_disk_space((last - first) * self._row_bytes, self)
         at, end = first * self._row_bytes, last * self._row_bytes
         file = self._descriptor()
         for block in self.source.blocks(part):
@@ -315,7 +315,7 @@ class SpooledMatrix(FileMatrix):
                 try:
                     written = self._write_at(file, rest, at)  # not by the map: there, a full disk ends the process
                 except OSError as error:
-                    raise no_room(self, error.strerror or str(error)) from error
+                    raise disk_full(self, error.strerror or str(error)) from error
                 at, rest = at + written, rest[written:]
         assert at == end, "a source must give all rows of a part"
 
@@ -339,17 +339,18 @@ class SpooledMatrix(FileMatrix):
         return MappedFile(self._descriptor(), 0, self.shape, self.dtype)
 
 
-def check_room(size: int, matrix: FileMatrix) -> None:
-    """Refuse before the disk is full."""
+def check_disk_space(size: int, matrix: FileMatrix) -> None:
+    """Raise before the disk is full."""
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < size + RESERVE:
-        raise no_room(matrix, f"{free / 1e9:.2f} GB are free")
+        raise disk_full(matrix, f"{free / 1e9:.2f} GB are free")
 
 
-def no_room(matrix: FileMatrix, why: str) -> BadFile:
-    """What to do where the temporary file does not fit."""
+def disk_full(matrix: FileMatrix, why: str) -> BadFile:
+    """The error where the temporary file does not fit."""
     size = matrix.shape[0] * matrix.shape[1] * matrix.dtype.itemsize
     return BadFile(
         f"{shown_place(matrix.location)} is kept in a temporary file of {size / 1e9:.2f} GB while it is in use, but in "
-        f"{tempfile.gettempdir()} {why}; set TMPDIR to a folder on a disk with room, or save it as .npy on this machine"
+        f"{tempfile.gettempdir()} {why}; set TMPDIR to a folder on a disk with enough space, or save it as .npy on "
+        "this machine"
     )

@@ -1,6 +1,6 @@
-"""One shard: a run of rows of the matrix, with columns of numbers beside them, and all that is ever asked of it.
+"""One shard: a run of rows of the matrix with columns of numbers, and every operation on them.
 
-Every question and every answer is small beside the rows, so a shard may as well live in another process. Blocks begin
+Arguments and results are small compared with the rows, so a shard may live in another process. Blocks begin
 at multiples of `rows_per_block` of the whole matrix and each is computed by one BLAS thread, so a row's numbers are the
 same bit for bit wherever the shards are cut and whatever the number of threads.
 """
@@ -61,7 +61,7 @@ class Shard:
         self.matrix, self.start, self.stop, self.threads = matrix, start, stop, threads
         self._loops = loops  # compiled ones, for dense rows; without them numpy does it
         self.columns: dict[int, Float64Array] = {}
-        self._made: set[int] = set()  # keys of columns that are no one else's arrays
+        self._made: set[int] = set()  # keys of columns whose memory is our own
         self._spare: Float64Array | None = None
         self._plain = False  # whether all numbers are known to be plain halves, or no halves
         self._step = rows_per_block(matrix.shape[1])
@@ -118,7 +118,7 @@ class Shard:
     ) -> None:
         """Keep u − P·y where it is at most `limit`, and elsewhere that or less.
 
-        Of most rows a known column tells enough: it holds u − P·y, or less, at other duals, and from there it cannot
+        For most rows a known column is enough: it holds u − P·y, or less, at other duals, and from there it cannot
         fall by more than the largest p·(y − known_y). Compiled loops price all of them in the time of a read.
         """
         if self._loops is not None:
@@ -158,7 +158,7 @@ class Shard:
         columns = [self._new(key) for key in keys]
 
         def work(where: slice) -> None:
-            block = self._block(where)
+            block = widen_for_now(self._stored(where))
             for cls, column in zip(classes, columns, strict=True):
                 np.negative(block[:, cls], out=column[self._local(where)])
 
@@ -260,11 +260,11 @@ class Shard:
     def class_sums(self) -> IntArray:
         """Fixed-point sums of all rows, (2, C)."""
         none = np.zeros((2, self.matrix.shape[1]), dtype=np.int64)
-        return sum(self._map_rows(lambda where: fixed_point_sums(self._block(where))), start=none)
+        return sum(self._map_rows(lambda where: fixed_point_sums(widen_for_now(self._stored(where)))), start=none)
 
     def largest_class(self) -> IntArray:
         """The most probable class of every row."""
-        parts = self._map_rows(lambda where: self._block(where).argmax(axis=1))
+        parts = self._map_rows(lambda where: widen_for_now(self._stored(where)).argmax(axis=1))
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
     def nearest_borders(self, count: int, each: int = 0) -> Found:
@@ -343,10 +343,6 @@ class Shard:
     def _sparse(self) -> TopK:
         assert isinstance(self.matrix, TopK)
         return self.matrix
-
-    def _block(self, where: slice) -> FloatArray:
-        """Contiguous rows as float32 or float64, good until the thread asks for the next."""
-        return widen_for_now(self._stored(where))
 
     def _stored(self, where: slice) -> FloatArray:
         """Contiguous rows as they are stored, good until the thread asks for the next."""

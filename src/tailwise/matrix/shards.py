@@ -332,7 +332,7 @@ class Column:
         return np.concatenate(self.rows.call_all("values", self.key))
 
     def extent(self) -> tuple[float, float]:
-        """The smallest and the largest number; (inf, −inf) where there are none."""
+        """The smallest and the largest number; (inf, −inf) without rows."""
         lows, highs = zip(*self.rows.call_all("extent", self.key), strict=True)
         return min(lows), max(highs)
 

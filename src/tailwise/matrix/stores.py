@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,7 +115,7 @@ class Remote:
             try:
                 connected: tuple[Any, str] = FileSystem.from_uri(with_settings(_quoted(self.location), os.environ))
             except arrow.ArrowInvalid as error:
-                raise BadFile(f"{shown} is no address that can be read, such as s3://bucket/folder: {error}") from error
+                raise BadFile(f"{shown} is not a valid address, such as s3://bucket/folder: {error}") from error
         if not connected[1].strip("/"):
             raise BadFile(f"{shown} names no bucket; an address looks like s3://bucket/folder")
         return connected
@@ -157,15 +157,15 @@ def need_pyarrow(purpose: str) -> Any:  # noqa: ANN401 - the module, which has n
 
 @contextmanager
 def reaching(store: Remote) -> Iterator[None]:
-    """Say in our words that a store could not be reached."""
+    """Turn errors of a store that cannot be reached into ours."""
     try:
         yield
     except OSError as error:
-        told = _without_credentials(str(error), store.location)
+        message = _without_credentials(str(error), store.location)
         hint = ""
         if store.location.lower().startswith("s3:"):
             hint = "; check the address, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL"
-        raise BadFile(f"{shown_place(store.location)} cannot be reached: {told}{hint}") from error
+        raise BadFile(f"{shown_place(store.location)} cannot be reached: {message}{hint}") from error
 
 
 def with_settings(url: str, environment: Mapping[str, str]) -> str:
@@ -178,17 +178,13 @@ def with_settings(url: str, environment: Mapping[str, str]) -> str:
     query = dict(parse_qsl(parts.query))
     if parts.scheme.lower() != "s3":
         return url
-    endpoint, region = (_first_set(environment, names) for names in (ENDPOINTS, REGIONS))
+    endpoint, region = (next(filter(None, map(environment.get, names)), None) for names in (ENDPOINTS, REGIONS))
     if endpoint and "endpoint_override" not in query:
         server = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
         query |= {"endpoint_override": f"{server.netloc}{server.path.rstrip('/')}", "scheme": server.scheme}
     if region:
         query.setdefault("region", region)
     return urlunsplit(parts._replace(query=urlencode(query)))
-
-
-def _first_set(environment: Mapping[str, str], names: Sequence[str]) -> str | None:
-    return next((environment[name] for name in names if environment.get(name)), None)
 
 
 def shown_place(location: str) -> str:

@@ -1,1 +1,1 @@
-"""Choosing a batch: the program of the paper solved to a certified gap, and greedy and covering methods beside it."""
+"""The optimisation problem of the paper, solved to a certified gap; covering and transport programs for strategies."""

@@ -1,4 +1,4 @@
-"""The bound: any y ∈ [−λ, λ]^C gives  g(y) = h(y) + (sum of the b smallest entries of u − P·y)  ≤ every objective.
+"""The dual bound: any y ∈ [−λ, λ]^C gives  g(y) = h(y) + (sum of the b smallest entries of u − P·y)  ≤ every objective.
 
 `evaluate` computes g in float64 over all rows; `maximise` looks for a y that makes it as large as possible: first on
 samples of the rows, then on the rows near the threshold, with a full pass after each round.
@@ -165,7 +165,7 @@ def _open_part(program: Program, point: DualPoint, size: int, *, rough: bool = F
 
 
 def _taken(program: Program, chosen: IntArray, *, rough: bool) -> FloatArray:
-    """Rows in float64; in float32 if they are many and rough duals will do: a third of the time and half the room."""
+    """Rows in float64; in float32 if they are many and rough duals will do: a third of the time and half the memory."""
     many = len(chosen) * program.rows.classes > ROUGH_ELEMENTS
     return program.rows.take_as(np.float32, chosen) if rough and many else program.rows.take(chosen)
 

@@ -1,10 +1,9 @@
-"""Choosing λ, the price of one image of imbalance in units of score, and what a batch can reach at all.
+"""Choosing λ, the price of one image of imbalance in units of score: "auto", the paper's rule (PAPER §6), or a wish.
 
-λ comes from our rule ("auto"), the paper's (PAPER §6), or a wish. "auto" is a share of the spread of the scores, and
-needs no solve. The paper's rule and wishes look at how the l1 loss falls along a sweep: in exact solutions it never
-rises with λ, so the smallest λ that meets them is found by bisection. The paper's grid of λ is (0, 3] for entropy,
-whose range is log C; for other scores it is stretched by their spread. A score of −1e9 for rows to leave out, or of
-+1e9 for rows to take, says nothing of that spread: such rows are cut off.
+"auto" is a share of the spread of the scores, and needs no solve. The paper's rule and wishes look at how the l1 loss
+falls along a sweep of λ: in exact solutions it never rises with λ, so the smallest λ that meets them is found by
+bisection. The paper's grid, (0, 3] for entropy, is stretched by the spread of other scores. Also here: which classes
+cannot reach their target at any λ.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ class Sweep:
         return self.program.ranges.distance(self.program.rows.total(self.at(lam).indices))
 
     def nearest_duals(self, lam: float) -> Float64Array | None:
-        """Duals of the nearest λ > 0 that is solved; None where there is none."""
+        """Duals of the nearest λ > 0 that is solved; None before the first."""
         solved = [other for other in self.found if other > 0]
         return self.found[min(solved, key=lambda other: abs(other - lam))].duals if solved else None
 
@@ -265,7 +264,7 @@ def find_lam(
     wish = WISH.match(setting)
     assert wish is not None  # parse_balance let it through
     share = float(wish[1]) / 100
-    forced = unavoidable_l1(program)
+    forced = forced_l1(program.ranges, program.budget)  # the target may ask for more, or less, than b in all
 
     def describe(least: float) -> str:
         closest = 100 * (least - forced) / program.budget
@@ -275,11 +274,6 @@ def find_lam(
         )
 
     return Lam(wished_lam(l1_at, scale, forced + share * program.budget, describe))
-
-
-def unavoidable_l1(program: Program) -> float:
-    """The l1 distance that the budget alone forces: the target may ask for more, or for less, than b in all."""
-    return forced_l1(program.ranges, program.budget)
 
 
 def forced_l1(ranges: Ranges, budget: int, unreachable: Sequence[Shortfall] = ()) -> float:

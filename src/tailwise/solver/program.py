@@ -5,7 +5,6 @@ A `Program` is the data of it, a `Solution` an integer z with a bound that prove
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -51,12 +50,8 @@ class Program:
         terms = size + self.lam * float((self.ranges.low + self.ranges.high + expected).sum())
         return Measured(float(costs.sum()) + balance, size + balance, ROUNDINGS * EPSILON * terms)
 
-    def hidden(self, indices: IntArray) -> float:
-        """The most by which the value of a batch may be larger than `value`: 0 but for a sparse softmax."""
-        return self.hidden_cost(indices) + self.hidden_distance(indices)
-
     def hidden_cost(self, indices: IntArray) -> float:
-        """The most by which uᵀz may be larger; it is never smaller."""
+        """The most by which uᵀz may be larger: 0 but for a sparse softmax. It is never smaller."""
         return float(self.cost.hidden.at(indices).sum()) if self.cost.hidden else 0.0
 
     def hidden_distance(self, indices: IntArray) -> float:
@@ -158,14 +153,6 @@ class Effort:
     def since(self, started: float) -> Effort:
         """The same effort, its clock having started earlier."""
         return replace(self, started=started)
-
-    def restarts_with(self, classes: int) -> int:
-        """Fewer restarts where each costs more, so that the search takes about as long for any number of classes."""
-        return math.ceil(self.restarts / (1 + classes / 1000))
-
-    def kicks_with(self, classes: int) -> int:
-        """Fewer kicks where each costs more."""
-        return math.ceil(self.kicks / (1 + classes / 10))
 
     @property
     def expired(self) -> bool:

@@ -1,12 +1,9 @@
 """From duals to picks: local search among the rows near the threshold.
 
-In: a program and a dual point. Out: an integer solution. All but a few hundred rows are decided by their reduced
-costs; on this `Core` the l1 term is the city-block distance of a residual r, so a swap of row i for row j costs
-u_j − u_i + ‖r + p_i − p_j‖₁ − ‖r‖₁, and scipy's compiled cdist prices all j at once.
-
-Two swaps at once: where no single swap gains, a pair often does.
-
-In: a core at a local optimum. Out: a better one; all pairs of the cheapest swaps are priced.
+A program and a dual point in, an integer solution out. All but a few hundred rows are decided by their reduced costs.
+On the others, the `Core`, the l1 term is the city-block distance of a residual r, so a swap of row i for row j costs
+u_j − u_i + ‖r + p_i − p_j‖₁ − ‖r‖₁, and scipy's compiled cdist prices all j at once. Where no single swap gains, all
+pairs of the cheapest swaps are priced.
 """
 
 from __future__ import annotations

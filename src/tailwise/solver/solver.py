@@ -5,6 +5,8 @@ Each step is taken only while the gap is wider than asked for.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..processes import one_blas_thread
@@ -57,7 +59,8 @@ def lower_bound(program: Program, effort: Effort, *, seed: int = 0) -> float:
 def _cheapest(program: Program) -> Solution:
     """The b cheapest rows, which are optimal where Pᵀz is fixed or free of cost."""
     picks = program.cost.smallest(program.budget)
-    measured, hidden = program.measure(picks), program.hidden(picks)
+    measured = program.measure(picks)
+    hidden = program.hidden_cost(picks) + program.hidden_distance(picks)
     bound = measured.value - program.hidden_distance(picks)
     ordered = picks[np.argsort(program.cost.at(picks), kind="stable")]
     return certify(ordered, measured, bound, np.zeros(program.rows.classes), hidden=hidden)
@@ -109,14 +112,15 @@ def _search(
         report(f"{what}: gap {_gap(best, point):.1e}")
         return _open(best, point, effort)
 
-    for turn in range(effort.restarts_with(program.rows.classes)):
+    classes = program.rows.classes  # fewer restarts and kicks where each costs more
+    for turn in range(math.ceil(effort.restarts / (1 + classes / 1000))):
         steps = ANNEAL_STEPS * (1 + turn // len(cores))
         found = anneal(cores[turn % len(cores)], rng, steps=steps, hot=hot, cold=hot / 10)
         finds.append(pair_descent(swap_descent(found)))
         if not still_open(f"search {turn + 1}"):
             return best
     finds = [open_core(program, point, KICK_CORE, find.picks()) for find in _distinct(finds)[:KICKED_FINDS]]
-    for turn in range(effort.kicks_with(program.rows.classes)):
+    for turn in range(math.ceil(effort.kicks / (1 + classes / 10))):
         at = turn % len(finds)
         finds[at] = _better(finds[at], pair_descent(swap_descent(kick(finds[at], KICK_SWAPS, rng))))
         if not still_open(f"kick {turn + 1}"):
@@ -159,7 +163,8 @@ def _prove(program: Program, point: DualPoint, best: Core, effort: Effort, repor
 
 def _certified(program: Program, point: DualPoint, picks: IntArray, bound: float, effort: Effort) -> Solution:
     """The final value in float64 from the rows themselves, and what may be said of it."""
-    measured, hidden = program.measure(picks), program.hidden(picks)
+    measured = program.measure(picks)
+    hidden = program.hidden_cost(picks) + program.hidden_distance(picks)
     if program.rows.sparse:
         bound = sparse_bound(program, point)
     ordered = picks[np.argsort(point.reduced.at(picks), kind="stable")]

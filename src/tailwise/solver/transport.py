@@ -140,7 +140,7 @@ def falling_price(values: Float64Array, quota: IntArray) -> tuple[IntArray, IntA
     """A first assignment that is optimal for the counts that it has: rows and their classes.
 
     One price for all classes falls from the top, and takes in rows as it passes their values. A row worth the same to
-    several classes, as the images at a border are to both of its sides, goes where there is room, or others of that
+    several classes, as the images at a border are to both of its sides, goes where a place is free, or others of that
     kind move on. Where none can, the classes that were tried are full: their price stays, and that of the others falls
     on. It ends where a row in one of these would rather be in one of those.
 
@@ -192,18 +192,18 @@ class FallingPrice:
 
     def _take(self, row: int, tied: list[int], value: float) -> None:
         """Place a row in one of the classes that it is worth the same to, or close these."""
-        came, room = self._room(tied)
-        if room < 0:
+        came, cls = self._find_free(tied)
+        if cls < 0:
             self._close(came, value)
             return
-        self.free[room] -= 1
+        self.free[cls] -= 1
         self.left -= 1
-        while (step := came[room]) is not None:  # backwards: the last row moves first
+        while (step := came[cls]) is not None:  # backwards: the last row moves first
             source, mover = step
             self.members[source].discard(mover)
-            self._put(mover, room, [source])
-            room = source
-        self._put(row, room, tied)
+            self._put(mover, cls, [source])
+            cls = source
+        self._put(row, cls, tied)
 
     def _put(self, row: int, cls: int, tied: list[int]) -> None:
         self.place[row] = cls
@@ -212,8 +212,8 @@ class FallingPrice:
             if other != cls:
                 self.same[cls].setdefault(other, []).append(row)
 
-    def _room(self, tied: list[int]) -> tuple[dict[int, tuple[int, int] | None], int]:
-        """How each class was reached (from which, by which row), and the first that has room; −1 where none has."""
+    def _find_free(self, tied: list[int]) -> tuple[dict[int, tuple[int, int] | None], int]:
+        """How each class was reached (from which, by which row), and the first with a free place; −1: all are full."""
         came: dict[int, tuple[int, int] | None] = dict.fromkeys(tied)
         queue = list(tied)
         for cls in queue:

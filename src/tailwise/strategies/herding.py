@@ -22,7 +22,7 @@ from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column
 from ..score import margin
 from ..softmax import with_temperature
-from ..solver.path import Lam, quick_effort, unavoidable_l1
+from ..solver.path import Lam, forced_l1, quick_effort
 from ..solver.solver import lower_bound
 from ..targets import Target
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
@@ -125,7 +125,7 @@ def balanced_bound(task: Task, found: Herd, lam: float) -> float:
     S₀ is empty, or the batch itself; F ≤ 1, with the distance that the budget forces, is a third bound.
     """
     effort = quick_effort(task.time_limit)
-    bounds = [lam * unavoidable_l1(task.program(task.rows.hold(-found.first))) - 1.0]
+    bounds = [lam * forced_l1(task.ranges, task.budget) - 1.0]
     for reached, gains in ((found.before, found.first), (found.value, found.last())):
         program = task.program(task.rows.hold(0.0 - gains), lam)
         bounds.append(lower_bound(program, effort, seed=task.seed) - reached - found.rounding)

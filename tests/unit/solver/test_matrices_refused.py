@@ -99,7 +99,7 @@ def cut_parquet(folder: Path) -> None:
         (other_columns, r"same columns, but .*a\.npy has 4 and .*b\.npy has 3"),
         (other_dtype, r"same dtype, but .*a\.npy has float32 and .*b\.npy has float64"),
         (cut_short, r"b\.npy .* is cut short, 88 of 96 bytes"),
-        (pickled, r"a\.npy is no plain .npy array: it holds pickled objects"),
+        (pickled, r"a\.npy is not a plain .npy array: it holds pickled objects"),
         (records, r"a\.npy holds records \(height, width\)"),
         (lambda folder: save(folder / "a.npy", np.ones(5)), r"a\.npy must be a matrix .* has shape \(5,\)"),
         (lambda folder: (folder / "a.npy").write_text("hello"), r"a\.npy cannot be read as a plain \.npy array"),
@@ -129,7 +129,7 @@ def test_nothing_at_a_path_is_said_as_it_was_typed() -> None:
 
 
 def test_urls_of_no_known_kind_are_refused() -> None:
-    with pytest.raises(BadFile, match=r"gopher://a/b is no address that can be read, such as s3://"):
+    with pytest.raises(BadFile, match=r"gopher://a/b is not a valid address, such as s3://"):
         open_matrix("gopher://a/b")
     with pytest.raises(BadFile, match="three slashes"):
         open_matrix("file://data/p.npy")
