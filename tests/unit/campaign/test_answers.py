@@ -134,7 +134,7 @@ def test_one_that_cannot_be_recorded_does_not_hold_up_the_others(ledger: Ledger)
         ({"seconds": float("nan")}, "took nan seconds"),
         ({"seconds": -1.0}, "took -1.0 seconds"),
         ({"seconds": float("inf")}, "took inf seconds"),
-        ({"at": -1}, "the time -1 is none"),
+        ({"at": -1}, "the time -1 is invalid"),
         ({"at": 1 << 63}, "is invalid; give microseconds"),
         ({"annotator": ""}, "annotator name '' is empty"),
         ({"annotator": "x" * 61}, "at most 60"),
