@@ -9,7 +9,7 @@ import inspect
 import io
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
@@ -240,9 +240,41 @@ def strategy_markdown() -> str:
 
 def score_markdown() -> str:
     """The table of scores of docs/strategies.md."""
-    lines = ["| score | what it measures |", "|---|---|"]
-    lines += [f"| `{name}` | {what} |" for name, what in score_rows()]
-    return "\n".join(lines)
+    return _listing(("score", "what it measures"), score_rows())
+
+
+def learner_markdown() -> str:
+    """The table of docs/learners.md."""
+    from ..learners import LEARNERS
+
+    return _listing(("learner", "what it is"), [(name, first_line(LEARNERS[name])) for name in sorted(LEARNERS)])
+
+
+def pool_markdown() -> str:
+    """The table of docs/pools.md."""
+    from ..pools import POOLS
+
+    rows = []
+    for name in sorted(POOLS):
+        settings = [
+            f"{one.name}={one.default!r}" for one in inspect.signature(POOLS[name]).parameters.values()
+            if one.name not in {"path", "report"}
+        ]  # fmt: skip
+        rows.append((name, first_line(POOLS[name]), f"`{', '.join(settings)}`" if settings else ""))
+    return _listing(("pool", "what it is", "settings"), rows)
+
+
+def format_markdown() -> str:
+    """The table of docs/formats.md."""
+    from ..formats import FORMATS
+
+    rows = [(name, FORMATS[name].about, "copied" if FORMATS[name].copies else "not copied") for name in sorted(FORMATS)]
+    return _listing(("format", "what is written", "images"), rows)
+
+
+def _listing(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    return "\n".join([*lines, *(f"| `{name}` | {' | '.join(rest)} |" for name, *rest in rows)])
 
 
 PICK_SUFFIXES = (".csv", ".parquet", ".npy")

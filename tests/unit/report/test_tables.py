@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from tailwise.formats import FORMATS
+from tailwise.learners import LEARNERS
+from tailwise.pools import POOLS
 from tailwise.report.tables import (
     StrategyRow,
+    format_markdown,
+    learner_markdown,
     own_settings,
+    pool_markdown,
     score_rows,
     shared_settings,
     strategy_markdown,
@@ -33,3 +39,12 @@ def test_the_markdown_table_has_a_line_per_strategy() -> None:
     lines = [line for line in strategy_markdown().splitlines() if line.startswith("| `")]
     assert len(lines) == len(STRATEGIES)
     assert all(line.count("|") == 5 for line in lines)
+
+
+def test_learners_pools_and_formats_have_a_line_each_that_follows_from_the_registry() -> None:
+    for made, names in ((learner_markdown(), LEARNERS), (pool_markdown(), POOLS), (format_markdown(), FORMATS)):
+        lines = made.splitlines()[2:]
+        assert [line.split("`")[1] for line in lines] == sorted(names)
+        assert len({line.count(" | ") for line in lines}) == 1
+    assert "download=False" in pool_markdown()
+    assert "report" not in pool_markdown()
