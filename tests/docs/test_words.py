@@ -1,8 +1,10 @@
-"""README.md, CHANGELOG.md and docs/ use plain technical English: none of the words in BANNED."""
+"""Documents, and the texts and comments of the source, use plain technical English: none of the words in BANNED."""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "tailwise"
 # Pages below docs/results/*/ are written by commands from results: correct the commands instead.
 PAGES = [
     ROOT / "README.md",
@@ -35,6 +38,7 @@ BANNED = {
     r"house": "code base",
 }
 ALLOWED: tuple[str, ...] = ()  # exact phrases that are right although a pattern matches them
+PUBLIC = {"`mend`", '"mended"'}  # names of 0.1.0 that people's programs use
 
 GENERATED = re.compile(r"<!-- \w+: made by .*? -->.*?<!-- end -->", re.DOTALL)  # texts of the registries in src
 CONSOLE = re.compile(r"^```console\n.*?^```$", re.DOTALL | re.MULTILINE)  # output of the program
@@ -68,6 +72,34 @@ def prose(page: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_has_no_banned_words(page: Path) -> None:
     assert list(findings(prose(page.read_text(encoding="utf-8")))) == []
+
+
+def texts(path: Path) -> str:
+    """The strings and comments of a source file, at their lines; a file of the page as a whole."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text
+    lines = [""] * (text.count("\n") + 2)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in {tokenize.STRING, tokenize.COMMENT}:
+            for at, line in enumerate(token.string.split("\n"), token.start[0]):
+                lines[at] += f" {line}"
+    found = "\n".join(lines[1:]).replace(" is None", "")  # the Python of an f-string
+    for name in PUBLIC:
+        found = found.replace(name, "")
+    return found
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in SOURCE.iterdir() if path.name != "__pycache__"))
+def test_the_source_has_no_banned_words(folder: str) -> None:
+    top = SOURCE / folder
+    files = sorted(top.rglob("*")) if top.is_dir() else [top]
+    found = {
+        path.relative_to(SOURCE).as_posix(): faults
+        for path in files
+        if path.suffix in {".py", ".js", ".css", ".html", ".toml"} and (faults := list(findings(texts(path))))
+    }
+    assert found == {}
 
 
 # The check itself: it must find each kind of phrase, at its line, and leave other words alone.

@@ -49,7 +49,7 @@ LIBRARY_PACKAGE = {
 }
 LEFT_OUT_OF_IMPORT = {"highspy", "matplotlib", "numba", "pandas", "ray", "scipy", "sklearn", "torch"}
 IMPORT_SECONDS = 0.3
-LONGEST_FILE = 500
+LONGEST_FILE = 450
 LONGEST_BODY = 60
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
