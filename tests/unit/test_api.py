@@ -68,7 +68,7 @@ def test_what_cannot_be_served_is_refused(campaign: tailwise.Campaign) -> None:
     campaign.close()
     with (
         tailwise.Campaign.open(campaign.folder, read_only=True) as watched,
-        pytest.raises(BadInput, match="open for reading alone"),
+        pytest.raises(BadInput, match="open read-only"),
         watched.serve(port=0),
     ):
         pass

@@ -213,7 +213,7 @@ def test_what_is_no_pool_is_refused(photos: Path, tmp_path: Path) -> None:
     write(tmp_path / "t.parquet", pyarrow.array([PNG], pyarrow.binary()))
     with pytest.raises(BadFile, match="holds images and 1 Parquet files; name a folder that holds one kind"):
         open_source(tmp_path)
-    with pytest.raises(BadInput, match="a shard of 0 images cannot be"):
+    with pytest.raises(BadInput, match="shard_size is 0; it must be at least 1"):
         open_source(photos, shard_size=0)
     with pytest.raises(BadInput, match="a column and a root of paths belong to Parquet"):
         open_source(photos, column="image")
