@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 PROGRAM = """
+import contextlib
 import json
+import os
+import signal
 import numpy as np
+import ray
 import tailwise
 from ray.cluster_utils import Cluster as Machines
 from tailwise.ray.rows import RayBackend
@@ -29,7 +33,12 @@ def call_and_lose_a_machine(backend, method, arguments):
     asked += 1
     homes.append(sorted(home.id for home in backend._homes))
     if asked == 9:
+        there = [actor for actor, home in zip(backend.actors, backend._homes) if home.id == workers[0].node_id]
+        processes = ray.get([actor.process.remote() for actor in there])
         machines.remove_node(workers[0], allow_graceful=False)
+        for process in processes:  # they would live on for some seconds, long enough for all calls on a fast machine
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
     return call(backend, method, arguments)
 
 
