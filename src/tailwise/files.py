@@ -178,7 +178,10 @@ def no_file(path: str | Path) -> str:
         return f"no file at {path}: there is no folder {asked.parent}; check the path"
     names: list[str] = []
     with suppress(OSError):  # a folder that may not be listed
-        names = [one.name for one in islice(asked.parent.iterdir(), NAMES_LOOKED_AT) if one.name != asked.name]
+        names = [
+            one.name for one in islice(asked.parent.iterdir(), NAMES_LOOKED_AT)
+            if one.name != asked.name and (asked.suffix in ("", one.suffix) or asked.stem == one.stem)
+        ]  # fmt: skip
     near = difflib.get_close_matches(asked.name, names, n=1)
     return f"no file at {path}; " + (f"did you mean {asked.with_name(near[0])}?" if near else "check the path")
 

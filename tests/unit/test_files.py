@@ -24,6 +24,9 @@ def test_a_missing_file_is_told_with_the_nearest_name_that_is_there(tmp_path: Pa
     for name in ("proba.npy", "counts.csv"):
         (tmp_path / name).touch()
     assert no_file(tmp_path / "prob.npy") == f"no file at {tmp_path}/prob.npy; did you mean {tmp_path}/proba.npy?"
+    (tmp_path / "union.py").touch()
+    assert no_file(tmp_path / "no.npy").endswith("proba.npy?")  # a program is not a matrix
+    assert no_file(tmp_path / "proba.npz").endswith("did you mean {}?".format(tmp_path / "proba.npy"))
     assert no_file(tmp_path / "elsewhere.parquet").endswith("elsewhere.parquet; check the path")
     assert no_file(tmp_path / "no" / "p.npy").endswith(f": there is no folder {tmp_path}/no; check the path")
     assert "there is no folder" in no_file(tmp_path / "proba.npy" / "p.npy")  # a file is no folder
