@@ -12,20 +12,12 @@ import numpy as np
 
 from ..inputs import many
 from ..types import Progress, unheard
+from .agreement import Agreement, annotator_agreement, cohen_kappa
 from .classes import list_classes
 from .features import embed
+from .learning_curve import Curve, CurveGain, Measure, learning_curve, round_moments
 from .ledger import HasLedger, Ledger, ledger_of
 from .models import labelled_set, train, with_features
-from .quality import (
-    Agreement,
-    Curve,
-    CurveGain,
-    Measure,
-    annotator_agreement,
-    cohen_kappa,
-    learning_curve,
-    round_moments,
-)
 from .rounds import Pending, candidate_images, list_rounds, pending_answers
 from .state import read_settings
 

@@ -42,10 +42,11 @@ from .state import Settings, Status, changed_settings, read_settings, read_statu
 if TYPE_CHECKING:
     from ..web.serve import Serving
     from .advice import Advice
+    from .agreement import AnnotatorAgreement
     from .choosing import Proposal
     from .doctor import Finding
     from .importing import Imported
-    from .quality import AnnotatorAgreement, Curve
+    from .learning_curve import Curve
 
 
 class Campaign:
@@ -225,7 +226,7 @@ class Campaign:
 
     def agreement(self, round_id: int | None = None) -> AnnotatorAgreement:
         """How far people agree, over all or over one round: `campaign.agreement().alpha.value`."""
-        from .quality import annotator_agreement
+        from .agreement import annotator_agreement
 
         return annotator_agreement(self, round_id)
 
@@ -337,7 +338,7 @@ class Campaign:
 
     def learning_curve(self, *, report: Progress = unheard) -> Curve:
         """How good the model was after each round, by cross-validation: `campaign.learning_curve().points`."""
-        from .quality import learning_curve
+        from .learning_curve import learning_curve
 
         return learning_curve(self, report=report)
 

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ..campaign.quality import Curve, CurvePoint, Measure
+from ..campaign.learning_curve import Curve, CurvePoint, Measure
 from ..targets import l1_score
 from ..types import Float64Array, IntArray
 from .campaign_story import RoundStory, Story

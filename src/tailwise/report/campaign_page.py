@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._version import __version__
+from ..campaign.agreement import Agreement
+from ..campaign.learning_curve import Curve
 from ..campaign.ledger import HasLedger, Ledger, ledger_of, now
-from ..campaign.quality import Agreement, Curve
 from ..campaign.rounds import why_counts_differ
 from ..errors import BadFile
 from ..files import write_whole

@@ -10,9 +10,10 @@ from statistics import median
 import numpy as np
 
 from ..campaign.advice import Advice, gather, judge
+from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
 from ..campaign.classes import ClassRow, list_classes
+from ..campaign.learning_curve import Curve
 from ..campaign.ledger import HasLedger, Ledger, ledger_of, read_meta
-from ..campaign.quality import AnnotatorAgreement, Curve, annotator_agreement
 from ..campaign.rounds import Round, list_rounds, progress
 from ..campaign.state import Settings, Status, read_settings, read_status
 from ..types import Float64Array, IntArray, Progress, unheard

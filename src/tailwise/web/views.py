@@ -15,11 +15,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from .. import __version__
 from ..campaign import answers, rounds
+from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
 from ..campaign.classes import list_classes
 from ..campaign.images import SEAL_DIGITS, count_usable, find_image
 from ..campaign.leases import Leased
 from ..campaign.ledger import CURRENT_SCHEMA, Ledger, read_meta
-from ..campaign.quality import AnnotatorAgreement, annotator_agreement
 from ..campaign.rounds import candidate_images
 from ..campaign.state import Settings, read_settings
 from ..errors import TailwiseError

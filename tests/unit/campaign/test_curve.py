@@ -10,8 +10,7 @@ import pytest
 
 from tailwise.campaign.choosing import RoundOptions, next_round
 from tailwise.campaign.features import embed
-from tailwise.campaign.models import labelled_set, labels_at, last_event
-from tailwise.campaign.quality import (
+from tailwise.campaign.learning_curve import (
     FOLDS,
     Measure,
     balanced_difference,
@@ -23,6 +22,7 @@ from tailwise.campaign.quality import (
     share_with_error,
     thinned,
 )
+from tailwise.campaign.models import labelled_set, labels_at, last_event
 from tailwise.learners import make_learner
 from tailwise.learners.learner import stratified_folds
 
