@@ -20,7 +20,7 @@ from .pools.pool import Inputs, LabelledImages
 from .softmax import shift_prior
 from .strategies.strategy import Strategy
 from .targets import Target
-from .types import BoolArray, Float64Array, FloatArray, Oracle, Predictions, Progress, Selection, unheard
+from .types import BoolArray, Float64Array, FloatArray, Oracle, Predictions, Progress, Selection, no_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,12 @@ class Marks:
 
 
 def fit(
-    learner: Learner, labelled: LabelledImages, *, seed: int, report: Progress = unheard, checkpoint: Path | None = None
+    learner: Learner,
+    labelled: LabelledImages,
+    *,
+    seed: int,
+    report: Progress = no_progress,
+    checkpoint: Path | None = None,
 ) -> Model:
     """Train from scratch on what is labelled."""
     return learner.fit(
@@ -74,7 +79,7 @@ def fit(
 
 def choose(
     strategy: Strategy, learner: Learner, model: Model, labelled: LabelledImages, pool: Inputs, budget: int, *,
-    asking: Asking = Asking(), seed: int = 0, report: Progress = unheard,  # noqa: B008 - frozen
+    asking: Asking = Asking(), seed: int = 0, report: Progress = no_progress,  # noqa: B008 - frozen
     oracle: Oracle | None = None, target: Target | None = None,
 ) -> Choice:  # fmt: skip
     """Ask the model what the strategy needs to know, calibrate it, and select.
@@ -118,7 +123,7 @@ def class_shares(labelled: LabelledImages, pool_proba: FloatArray) -> Float64Arr
 
 def predict(
     needs: tuple[str, ...], model: Model, labelled: LabelledImages, pool: Inputs, *, asking: Asking, seed: int,
-    report: Progress = unheard,
+    report: Progress = no_progress,
 ) -> Predictions:  # fmt: skip
     """What a strategy needs, and nothing else."""
     report(0.0, f"asking the model about {len(pool):,} images")

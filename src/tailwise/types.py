@@ -61,8 +61,8 @@ Progress: TypeAlias = Callable[[float, str], None]
 """Called now and then with the share of the work that is done, 0 to 1, and what is being done."""
 
 
-def unheard(_done: float, _what: str) -> None:
-    """Report nothing."""
+def no_progress(_done: float, _what: str) -> None:
+    """The default `report`: shows nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..inputs import many
-from ..types import Progress, unheard
+from ..types import Progress, no_progress
 from .agreement import Agreement, annotator_agreement, cohen_kappa
 from .classes import list_classes
 from .features import embed
@@ -88,7 +88,7 @@ class Facts:
     pending: Pending | None = None
 
 
-def advise(campaign: HasLedger | Ledger, *, report: Progress = unheard) -> Advice:
+def advise(campaign: HasLedger | Ledger, *, report: Progress = no_progress) -> Advice:
     """Say whether another round is worth it."""
     return judge(gather(ledger_of(campaign), report=report))
 
@@ -298,7 +298,7 @@ def _pending(facts: Facts) -> list[Evidence]:
     return [Evidence("pending", "unclear", text, {"answers": float(facts.pending.answers)})]
 
 
-def gather(ledger: Ledger, *, report: Progress = unheard) -> Facts:
+def gather(ledger: Ledger, *, report: Progress = no_progress) -> Facts:
     """Read and measure all that the advice rests on."""
     curve = learning_curve(ledger, report=report)
     names = {one.id: one.name for one in list_classes(ledger, retired=True)}
@@ -315,7 +315,7 @@ def gather(ledger: Ledger, *, report: Progress = unheard) -> Facts:
     )  # fmt: skip
 
 
-def stability(ledger: Ledger, curve: Curve, *, report: Progress = unheard) -> Stability | None:
+def stability(ledger: Ledger, curve: Curve, *, report: Progress = no_progress) -> Stability | None:
     """Compare the models before and after the last round on images that nobody has labelled."""
     candidates = candidate_images(ledger, with_open_round=True)
     if len(curve.points) < 2 or not len(candidates):

@@ -20,7 +20,7 @@ from ..inputs import many, whole_number
 from ..learners.linear import Float32Array
 from ..processes import one_blas_thread
 from ..strategies import cold_start, make
-from ..types import FloatArray, IntArray, Progress, Selection, unheard
+from ..types import FloatArray, IntArray, Progress, Selection, no_progress
 from .features import Embedding, embed
 from .ledger import HasLedger, Ledger, ledger_of
 from .models import Labelled, describe, head_named, labelled_set, new_version, save, train, with_features
@@ -139,7 +139,7 @@ class Chosen:
 
 
 def next_round(
-    campaign: HasLedger | Ledger, options: RoundOptions = DEFAULT_OPTIONS, *, report: Progress = unheard
+    campaign: HasLedger | Ledger, options: RoundOptions = DEFAULT_OPTIONS, *, report: Progress = no_progress
 ) -> Proposal:  # fmt: skip
     """Choose the images to label next and open a round with them; a dry run needs the ledger for reading alone."""
     ledger = ledger_of(campaign)

@@ -19,7 +19,7 @@ from ..errors import BadFile, BadInput
 from ..files import usable
 from ..formats import FORMATS, Format, Kind, Record
 from ..inputs import many
-from ..types import Progress, unheard
+from ..types import Progress, no_progress
 from .classes import list_classes
 from .images import folder_names, list_folders, real_path
 from .ledger import HasLedger, Ledger, ledger_of
@@ -90,7 +90,7 @@ class Row:
 def export(
     campaign: HasLedger | Ledger, out: str | Path, *, format: str | None = None, unlabelled: bool = False,
     every_answer: bool = False, with_predictions: bool = False, split: float | Mapping[str, float] | None = None,
-    dry_run: bool = False, report: Progress = unheard,
+    dry_run: bool = False, report: Progress = no_progress,
 ) -> Path:  # fmt: skip
     """Write the labels of a campaign; where they are.
 
@@ -111,7 +111,7 @@ def export(
 def write_export(
     campaign: HasLedger | Ledger, out: str | Path, *, format: str | None = None, unlabelled: bool = False,
     every_answer: bool = False, with_predictions: bool = False, split: float | Mapping[str, float] | None = None,
-    dry_run: bool = False, report: Progress = unheard,
+    dry_run: bool = False, report: Progress = no_progress,
 ) -> Exported:  # fmt: skip
     """The same, with what was written and what was left out."""
     ledger, place = ledger_of(campaign), usable(out)
@@ -182,7 +182,7 @@ def records(
     """The labels of a campaign as records, by image; see `export` for what the options mean."""
     ledger, shares = ledger_of(campaign), shares_of(split)
     rows = [_in_split(row, shares) for row in read_rows(ledger, unlabelled=unlabelled, every_answer=every_answer)]
-    for row in _with_predictions(ledger, rows, unheard) if with_predictions else rows:
+    for row in _with_predictions(ledger, rows, no_progress) if with_predictions else rows:
         yield row.record
 
 

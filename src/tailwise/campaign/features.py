@@ -24,7 +24,7 @@ from ..learners.features import FeatureCache, Features
 from ..pools.decode import fault, read_pixels
 from ..pools.pool import InputArray
 from ..processes import one_blas_thread
-from ..types import BoolArray, IntArray, Progress, unheard
+from ..types import BoolArray, IntArray, Progress, no_progress
 from .images import list_folders, quarantine, real_path
 from .indexing import MISSING
 from .ledger import Ledger
@@ -136,7 +136,12 @@ def _net_extractor(name: str) -> Extractor:
 
 
 def embed(
-    ledger: Ledger, ids: IntArray | None = None, *, backbone: str = AUTO, keep: bool = True, report: Progress = unheard
+    ledger: Ledger,
+    ids: IntArray | None = None,
+    *,
+    backbone: str = AUTO,
+    keep: bool = True,
+    report: Progress = no_progress,
 ) -> Embedding:
     """The features of images, of all usable ones where none are named; new ones are made, and kept.
 

@@ -19,7 +19,7 @@ from ..errors import BadInput
 from ..files import usable
 from ..formats import FORMATS, Record, guess_format
 from ..inputs import many
-from ..types import Progress, unheard
+from ..types import Progress, no_progress
 from .answers import LATEST, Answer, record
 from .classes import MOST_CLASS, add_classes, clean_annotator, clean_name, list_classes
 from .images import Matcher, Place
@@ -134,7 +134,7 @@ class Tally:
 def import_file(
     campaign: HasLedger | Ledger, path: str | Path, *, format: str | None = None, annotator: str = ANNOTATOR,
     rename: Mapping[str, str] | None = None, create_classes: bool = False, overwrite: bool = False,
-    by_name: bool = False, dry_run: bool = False, report: Progress = unheard,
+    by_name: bool = False, dry_run: bool = False, report: Progress = no_progress,
 ) -> Imported:  # fmt: skip
     """Import a file or a folder in one of the formats, by default the one that `guess_format` finds.
 
@@ -158,7 +158,7 @@ def import_file(
 
 def import_records(
     ledger: Ledger, records: Iterable[Record], options: Options, *, classes: Sequence[str] = (),
-    report: Progress = unheard,
+    report: Progress = no_progress,
 ) -> Imported:  # fmt: skip
     """Import records; `classes` are those of the file they come from, in order, with or without images."""
     kept, tally = list(records), Tally()

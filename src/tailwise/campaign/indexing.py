@@ -23,7 +23,7 @@ from ..files import check_open_files, open_regular, resolved
 from ..inputs import many
 from ..pools.decode import read_header
 from ..pools.folder import in_threads
-from ..types import Progress, unheard
+from ..types import Progress, no_progress
 from .database import LEDGER_FILE
 from .images import ImageRow, Indexed, Stamp, find_image, image_row, list_folders, name_is_unicode, real_path, stamp_of
 from .ledger import Ledger, now
@@ -81,7 +81,7 @@ class Work:
     bad: list[tuple[str, str]] = field(default_factory=list)
 
 
-def index(ledger: Ledger, folder: str | Path, report: Progress = unheard) -> Indexed:
+def index(ledger: Ledger, folder: str | Path, report: Progress = no_progress) -> Indexed:
     """Bring the ledger up to date with a folder; may be interrupted at any time, and repeated."""
     root = resolved(folder)
     report(0.0, f"listing {root}")

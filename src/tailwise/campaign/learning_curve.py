@@ -13,7 +13,7 @@ import numpy as np
 
 from ..inputs import many
 from ..learners.learner import Learner, stratified_folds
-from ..types import BoolArray, Float64Array, FloatArray, IntArray, Progress, unheard
+from ..types import BoolArray, Float64Array, FloatArray, IntArray, Progress, no_progress
 from .features import embed
 from .ledger import HasLedger, Ledger, ledger_of, now
 from .models import Labelled, head_named, labelled_set, last_event, with_features
@@ -112,7 +112,7 @@ class Moment:
     at: int
 
 
-def learning_curve(campaign: HasLedger | Ledger, *, report: Progress = unheard) -> Curve:
+def learning_curve(campaign: HasLedger | Ledger, *, report: Progress = no_progress) -> Curve:
     """Measure the model after each round; the same ledger gives the same curve."""
     ledger = ledger_of(campaign)
     settings = read_settings(ledger)

@@ -23,7 +23,7 @@ from ..errors import BadFile, BadInput
 from ..learners import make_learner
 from ..learners.learner import SETTINGS_FILE, Learner, Model
 from ..pools.pool import LabelledImages
-from ..types import FloatArray, IntArray, Progress, unheard
+from ..types import FloatArray, IntArray, Progress, no_progress
 from .classes import list_classes
 from .features import Embedding, embed
 from .ledger import HasLedger, Ledger, ledger_of
@@ -173,7 +173,7 @@ def with_features(labelled: Labelled, embedding: Embedding) -> Labelled:
 
 
 def train(
-    labelled: Labelled, embedding: Embedding, *, learner: str, seed: int, report: Progress = unheard
+    labelled: Labelled, embedding: Embedding, *, learner: str, seed: int, report: Progress = no_progress
 ) -> tuple[Model, LabelledImages]:
     """Fit a head on a labelled set, all of which has features; gives the set too, as it was learnt from."""
     features = embedding.features[embedding.rows(labelled.images)[0]]
@@ -204,7 +204,7 @@ def save(ledger: Ledger, version: str, model: Model) -> str:
     return checksum_of(folder)
 
 
-def load(ledger: Ledger, version: str | None = None, *, report: Progress = unheard) -> Trained:
+def load(ledger: Ledger, version: str | None = None, *, report: Progress = no_progress) -> Trained:
     """A model by its version, or the newest; one that is missing or damaged is made again from the ledger."""
     row = newest_model(ledger) if version is None else find_model(ledger, version)
     calibration = _read_calibration(row.summary.get("calibration", {}))
@@ -239,7 +239,7 @@ def fault_of(ledger: Ledger, row: ModelRow) -> str | None:
     return None
 
 
-def rebuild(ledger: Ledger, row: ModelRow, *, report: Progress = unheard) -> Model:
+def rebuild(ledger: Ledger, row: ModelRow, *, report: Progress = no_progress) -> Model:
     """Make a model again from the labels that were known to it, and keep it where the ledger may be written.
 
     The same labels give the same model; where features are lost with their images, the others must do.
@@ -261,7 +261,7 @@ def rebuild(ledger: Ledger, row: ModelRow, *, report: Progress = unheard) -> Mod
 
 
 def predict(
-    campaign: HasLedger | Ledger, image_ids: IntArray, version: str | None = None, *, report: Progress = unheard
+    campaign: HasLedger | Ledger, image_ids: IntArray, version: str | None = None, *, report: Progress = no_progress
 ) -> Predicted:
     """Ask a model, the newest if none is named, about images; those that cannot be read are left out."""
     ledger = ledger_of(campaign)

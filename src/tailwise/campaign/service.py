@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..errors import BadFile, BadInput
 from ..files import resolved, usable
 from ..inputs import check_settings, listed
-from ..types import Progress, unheard
+from ..types import Progress, no_progress
 from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
 from .classes import (
     MOST_CLASS,
@@ -70,7 +70,7 @@ class Campaign:
     @classmethod
     def create(
         cls, folder: str | Path, images: str | Path | Sequence[str | Path], classes: Sequence[str] = (), *,
-        labels: str | Path | None = None, report: Progress = unheard, purpose: str = PURPOSE,
+        labels: str | Path | None = None, report: Progress = no_progress, purpose: str = PURPOSE,
         **settings: Any,  # noqa: ANN401 - whatever a setting holds; checked
     ) -> Self:  # fmt: skip
         """Make a campaign's folder, index the images where they lie, and import labels that are there already.
@@ -148,7 +148,7 @@ class Campaign:
         return write_settings(self.ledger, **changes)
 
     def index(
-        self, images: str | Path | None = None, *, dry_run: bool = False, report: Progress = unheard
+        self, images: str | Path | None = None, *, dry_run: bool = False, report: Progress = no_progress
     ) -> Indexed:  # fmt: skip
         """Bring the ledger up to date with a folder of images; without one, with all that it knows.
 
@@ -283,7 +283,7 @@ class Campaign:
     def next(
         self, budget: int | None = None, *, strategy: str | None = None, balance: str | float | None = None,
         calibration: str | None = None, seed: int | None = None, overlap: int | None = None, dry_run: bool = False,
-        allow_unfinished: bool = False, skipped: bool = False, report: Progress = unheard,
+        allow_unfinished: bool = False, skipped: bool = False, report: Progress = no_progress,
     ) -> Proposal:  # fmt: skip
         """Train on what is labelled and open the next round: `campaign.next(100)`; with `dry_run`, only propose it.
 
@@ -299,7 +299,7 @@ class Campaign:
 
     def import_labels(
         self, path: str | Path, *, format: str | None = None, annotator: str = "import", dry_run: bool = False,
-        report: Progress = unheard, **options: Any,  # noqa: ANN401 - those of `importing.import_file`
+        report: Progress = no_progress, **options: Any,  # noqa: ANN401 - those of `importing.import_file`
     ) -> Imported:  # fmt: skip
         """Read labels that were made elsewhere: `campaign.import_labels("labels.csv")`; the format is guessed."""
         from .importing import import_file
@@ -307,7 +307,7 @@ class Campaign:
         return import_file(self, path, format=format, annotator=annotator, dry_run=dry_run, report=report, **options)
 
     def export(
-        self, out: str | Path, *, format: str | None = None, dry_run: bool = False, report: Progress = unheard,
+        self, out: str | Path, *, format: str | None = None, dry_run: bool = False, report: Progress = no_progress,
         **options: Any,  # noqa: ANN401 - those of `exporting.export`
     ) -> Path:  # fmt: skip
         """Write the labels for other programs: `campaign.export("labels.csv")`; gives where they are."""
@@ -336,13 +336,13 @@ class Campaign:
 
         return advise(self)
 
-    def learning_curve(self, *, report: Progress = unheard) -> Curve:
+    def learning_curve(self, *, report: Progress = no_progress) -> Curve:
         """How good the model was after each round, by cross-validation: `campaign.learning_curve().points`."""
         from .learning_curve import learning_curve
 
         return learning_curve(self, report=report)
 
-    def report(self, out: str | Path | None = None, *, dry_run: bool = False, report: Progress = unheard) -> Path:
+    def report(self, out: str | Path | None = None, *, dry_run: bool = False, report: Progress = no_progress) -> Path:
         """Write a page with figures and tables, and give its path: `campaign.report()`; with `dry_run`, the path alone.
 
         It is written into the campaign's folder, or into the one that `out` names.

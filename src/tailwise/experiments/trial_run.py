@@ -27,7 +27,7 @@ from ..strategies import make
 from ..strategies.select import balance_path
 from ..strategies.strategy import Strategy
 from ..targets import l1_score
-from ..types import Float64Array, IntArray, Predictions, Progress, Selection, unheard
+from ..types import Float64Array, IntArray, Predictions, Progress, Selection, no_progress
 from .experiment import Experiment, Row, Trial, balance_name, trials_of
 from .store import Cycle, Store, is_whole, read_pool, recorded_content
 
@@ -63,7 +63,7 @@ def open_world(trial: Trial) -> World:
     return World(pool, parts, make_learner(experiment.learner.name, **experiment.learner.settings))
 
 
-def run_trial(trial: Trial, store: Store, report: Progress = unheard) -> list[Row]:
+def run_trial(trial: Trial, store: Store, report: Progress = no_progress) -> list[Row]:
     """Do what is not done yet, and give all rows."""
     done = list(store.cycles(trial))
     if is_whole(trial, done):
@@ -79,7 +79,7 @@ def run_trial(trial: Trial, store: Store, report: Progress = unheard) -> list[Ro
     return [cycle.row for cycle in done]
 
 
-def first_model(trial: Trial, store: Store, report: Progress = unheard) -> None:
+def first_model(trial: Trial, store: Store, report: Progress = no_progress) -> None:
     """Train and keep the model of cycle 0, which all trials of the seed share."""
     with one_blas_thread():
         model_of_cycle_0(trial, open_world(trial), store, _named(report, trial, 0))
@@ -223,7 +223,7 @@ def _named(report: Progress, trial: Trial, number: int) -> Progress:
     return lambda done, what: report((number + done) / cycles, f"{trial.title}, cycle {number}: {what}")
 
 
-def sweep_lam(trial: Trial, store: Store, report: Progress = unheard) -> None:
+def sweep_lam(trial: Trial, store: Store, report: Progress = no_progress) -> None:
     """Sweep λ for entropy on the first pool of a trial, and keep the numbers."""
     path = store.sweep(trial.folder)
     if path.is_file():

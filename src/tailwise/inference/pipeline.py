@@ -25,7 +25,7 @@ from ..pools.decode import fault, read_pixels
 from ..pools.pool import BadImage, InputArray
 from ..processes import alone, cores
 from ..ray.cluster import address_of, connect
-from ..types import FloatArray, Progress, unheard
+from ..types import FloatArray, Progress, no_progress
 from .saved_learner import Predictor, SavedLearner, find_learner, open_learner
 from .shard_store import Manifest, ManifestShard, Shard, ShardStore
 from .sources import BLOCK, SHARD_SIZE, Block, InputShard, Picture, Piece, Source, digest, open_source, refuse_url
@@ -215,7 +215,7 @@ def plan_pool(
 
 
 def predict_pool(
-    plan: Plan, *, engine: str = LOCAL, workers: int | None = None, report: Progress = unheard
+    plan: Plan, *, engine: str = LOCAL, workers: int | None = None, report: Progress = no_progress
 ) -> Predicted:
     """Compute and write the shards that are missing.
 

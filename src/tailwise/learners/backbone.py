@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import BadFile, BadInput
 from ..files import read_regular, write_whole
 from ..pools.pool import InputArray, Inputs
-from ..types import FloatArray, IntArray, Progress, unheard
+from ..types import FloatArray, IntArray, Progress, no_progress
 from .features import FeatureCache, Features, image_key
 from .learner import Model, check_images, check_labels, chunks, learner, make_learner, need_torch, read_images
 
@@ -71,7 +71,7 @@ class Backbone:
 
 
 def extract_features(
-    inputs: Inputs, backbone: Backbone, *, batch: int = 64, cache: Path | None = None, report: Progress = unheard
+    inputs: Inputs, backbone: Backbone, *, batch: int = 64, cache: Path | None = None, report: Progress = no_progress
 ) -> Features:
     """The features of every image, (n, d) float32; with a `cache` folder only those of new images are computed."""
     check_images(inputs, f"backbone {backbone.name!r}")
@@ -196,7 +196,7 @@ class FrozenLearner:
 
     def fit(
         self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int,
-        report: Progress = unheard, checkpoint: Path | None = None,
+        report: Progress = no_progress, checkpoint: Path | None = None,
     ) -> FrozenModel:  # fmt: skip
         """Extract features, then fit the head on them."""
         check_labels(inputs, labels, classes)

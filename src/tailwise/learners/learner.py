@@ -24,7 +24,7 @@ from ..inputs import Registry, check_settings
 from ..pools.pool import InputArray, Inputs, Subset, read_all
 from ..processes import one_blas_thread
 from ..softmax import fit_temperature, shift_prior
-from ..types import Float64Array, FloatArray, IntArray, Progress, unheard
+from ..types import Float64Array, FloatArray, IntArray, Progress, no_progress
 
 
 class Model(Protocol):
@@ -59,7 +59,7 @@ class Learner(Protocol):
 
     def fit(
         self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int,
-        report: Progress = unheard, checkpoint: Path | None = None,
+        report: Progress = no_progress, checkpoint: Path | None = None,
     ) -> Model:  # fmt: skip
         """Learn from scratch; any class may be missing. With a `checkpoint` folder, long work goes on where it was."""
         ...
@@ -259,7 +259,7 @@ class OutOfFold:
 
 def fit_calibrated(
     learner: Learner, inputs: Inputs, labels: IntArray, *, classes: int, kind: str = "both", folds: int = FOLDS,
-    seed: int = 0, report: Progress = unheard,
+    seed: int = 0, report: Progress = no_progress,
 ) -> Calibration:  # fmt: skip
     """Fit the calibration of a learner on its labelled set.
 
@@ -303,7 +303,7 @@ def _as_of_the_whole_set(held: OutOfFold, learner: Learner, labels: IntArray, tr
 
 def out_of_fold(
     learner: Learner, inputs: Inputs, labels: IntArray, *, classes: int, folds: int = FOLDS, seed: int = 0,
-    report: Progress = unheard,
+    report: Progress = no_progress,
 ) -> OutOfFold:  # fmt: skip
     """Predict each fold by a model that is fitted on the others."""
     check_labels(inputs, labels, classes)

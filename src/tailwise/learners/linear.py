@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import BadInput
 from ..pools.pool import Inputs
 from ..processes import one_blas_thread
-from ..types import Float64Array, IntArray, Progress, unheard
+from ..types import Float64Array, IntArray, Progress, no_progress
 from .learner import StoredModel, check_labels, damaged, learner, load_model, save_model
 
 Float32Array: TypeAlias = NDArray[np.float32]
@@ -279,7 +279,7 @@ class LinearLearner:
 
     def fit(
         self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int,  # noqa: ARG002 - the optimum has no chance in it
-        report: Progress = unheard, checkpoint: Path | None = None,  # noqa: ARG002 - a matter of seconds
+        report: Progress = no_progress, checkpoint: Path | None = None,  # noqa: ARG002 - a matter of seconds
     ) -> LinearModel:  # fmt: skip
         """Fit on a labelled set in which any class may be missing, or all but one."""
         check_labels(inputs, labels, classes)

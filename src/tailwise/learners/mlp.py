@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import BadInput
 from ..pools.pool import Inputs
 from ..processes import one_blas_thread
-from ..types import IntArray, Progress, unheard
+from ..types import IntArray, Progress, no_progress
 from .learner import check_labels, learner
 from .linear import Float32Array, Head, Scaling, all_features, check_settings, dropped, load_head, row_weights, softmax
 
@@ -87,7 +87,7 @@ class MlpLearner:
             raise BadInput(f"rate is {self.rate} and weight_decay {self.weight_decay}; they must be > 0 and ≥ 0")
 
     def fit(
-        self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int, report: Progress = unheard,
+        self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int, report: Progress = no_progress,
         checkpoint: Path | None = None,  # noqa: ARG002 - a matter of seconds
     ) -> MlpModel:  # fmt: skip
         """Fit on a labelled set in which any class may be missing, or all but one."""

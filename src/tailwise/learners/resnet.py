@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from ..pools.pool import Inputs
-from ..types import IntArray, Progress, unheard
+from ..types import IntArray, Progress, no_progress
 from .learner import check_images, check_labels, in_memory, learner, need_torch
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class NetLearner:
 
     def fit(
         self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int,
-        report: Progress = unheard, checkpoint: Path | None = None,
+        report: Progress = no_progress, checkpoint: Path | None = None,
     ) -> ResNetModel:  # fmt: skip
         """Train from scratch, or from `weights`; with a `checkpoint` folder a training that was killed goes on."""
         check_labels(inputs, labels, classes)

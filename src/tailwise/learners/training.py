@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from ..errors import BadFile, BadInput
 from ..pools.pool import Inputs
-from ..types import IntArray, Progress, unheard
+from ..types import IntArray, Progress, no_progress
 from .learner import SETTINGS_FILE, StoredModel, chunks, load_model, read_images, save_model
 from .nets import AUGMENT, DROPOUT, ORDER, derived, deterministic, generator, global_seed
 
@@ -240,7 +240,7 @@ class TrainingSet:
 
 
 def train(
-    net: nn.Module, data: TrainingSet, recipe: Recipe, *, seed: int, report: Progress = unheard,
+    net: nn.Module, data: TrainingSet, recipe: Recipe, *, seed: int, report: Progress = no_progress,
     checkpoint: Path | None = None, every: float = CHECKPOINT_SECONDS,
 ) -> None:  # fmt: skip
     """Train in place by SGD, and leave the net in eval mode, finite in every number."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..errors import BadInput
 from ..pools.pool import Inputs
-from ..types import Float64Array, Progress, unheard
+from ..types import Float64Array, Progress, no_progress
 from .learner import in_memory, need_torch
 
 
@@ -49,7 +49,7 @@ class VaalSettings:
 
 
 def labelledness(
-    labelled: Inputs, pool: Inputs, settings: VaalSettings | None = None, *, seed: int, report: Progress = unheard
+    labelled: Inputs, pool: Inputs, settings: VaalSettings | None = None, *, seed: int, report: Progress = no_progress
 ) -> Float64Array:
     """D(μ(x)) of every input of the pool, (N,), in eval mode; the same seed gives the same numbers."""
     _check(labelled, pool)

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING
 from ..errors import BadFile, BadInput
 from ..files import open_regular
 from ..processes import lock_file, unlock_file
-from ..types import Progress, unheard
+from ..types import Progress, no_progress
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -219,7 +219,7 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return (base if base.is_absolute() else Path.home() / ".cache") / "tailwise"  # the standard ignores relative paths
 
 
-def fetch(source: Source, root: Path, report: Progress = unheard) -> Path:
+def fetch(source: Source, root: Path, report: Progress = no_progress) -> Path:
     """Download and unpack to root/<the source's folder>, unless it is there; whole or absent."""
     final, archive = root / source.folder, root / f".{source.name}"  # hidden: what the user put there is not ours
     if final.exists():  # a folder that may only be read is enough
@@ -236,7 +236,9 @@ def fetch(source: Source, root: Path, report: Progress = unheard) -> Path:
     return final
 
 
-def download(url: str, target: Path, checksum: str, *, most_bytes: int = 1 << 33, report: Progress = unheard) -> None:
+def download(
+    url: str, target: Path, checksum: str, *, most_bytes: int = 1 << 33, report: Progress = no_progress
+) -> None:
     """Fetch one file by http or https; it appears under its name only when its checksum is right."""
     part = target.with_name(f"{target.name}.part")
     _check_address(url, checksum)

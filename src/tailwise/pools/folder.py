@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import BadFile, BadInput
 from ..files import open_regular
 from ..processes import cores
-from ..types import IntArray, Progress, unheard
+from ..types import IntArray, Progress, no_progress
 from .decode import fault, read_pixels
 from .longtail import keep_counts
 from .pool import MOST_HASHED, POOLS, BadImage, InputArray, LabelledImages, Pool, array_digest, joined_digest, sample_of
@@ -318,7 +318,7 @@ MOST_SIZE = 4096
 @POOLS.register("folder")
 def folder(
     path: Path | None = None, *, size: int = 64, test_share: float = 0.2, seed: int = 0, verify: Verify = "header",
-    report: Progress = unheard,
+    report: Progress = no_progress,
 ) -> Pool:  # fmt: skip
     """A folder of images, each the largest centred square scaled to `size`; without a given split, a stratified one."""
     if path is None:
@@ -350,7 +350,7 @@ def test_counts(counts: IntArray, share: float) -> IntArray:
     return tested
 
 
-def usable(listing: Listing, *, decode: bool, report: Progress = unheard) -> tuple[list[Entry], list[BadImage]]:
+def usable(listing: Listing, *, decode: bool, report: Progress = no_progress) -> tuple[list[Entry], list[BadImage]]:
     """Open every image, on all cores; those that can be used, and the others with the reasons."""
 
     def look(entry: Entry) -> str | None:

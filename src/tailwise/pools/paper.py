@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import BadFile
 from ..files import open_regular
-from ..types import IntArray, Progress, unheard
+from ..types import IntArray, Progress, no_progress
 from .download import Limits, Source, cache_folder, fetch, open_members
 from .folder import Files, names_below, open_below
 from .pool import POOLS, LabelledImages, Pool
@@ -80,18 +80,18 @@ CIFAR100 = Layout(
 
 
 @POOLS.register("cifar10")
-def cifar10(path: Path | None = None, *, download: bool = False, report: Progress = unheard) -> Pool:
+def cifar10(path: Path | None = None, *, download: bool = False, report: Progress = no_progress) -> Pool:
     """CIFAR-10: 50,000 training and 10,000 test images in 10 classes."""
     return read_cifar(CIFAR10, find_cifar(CIFAR10, path, download=download, report=report))
 
 
 @POOLS.register("cifar100")
-def cifar100(path: Path | None = None, *, download: bool = False, report: Progress = unheard) -> Pool:
+def cifar100(path: Path | None = None, *, download: bool = False, report: Progress = no_progress) -> Pool:
     """CIFAR-100: 50,000 training and 10,000 test images in 100 (fine) classes."""
     return read_cifar(CIFAR100, find_cifar(CIFAR100, path, download=download, report=report))
 
 
-def find_cifar(layout: Layout, path: Path | None, *, download: bool = False, report: Progress = unheard) -> Path:
+def find_cifar(layout: Layout, path: Path | None, *, download: bool = False, report: Progress = no_progress) -> Path:
     """The folder with the files, or the archive; fetched where it is missing and may be."""
     root = cache_folder() if path is None else path
     if root.is_file():

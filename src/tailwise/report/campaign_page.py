@@ -20,7 +20,7 @@ from ..campaign.ledger import HasLedger, Ledger, ledger_of, now
 from ..campaign.rounds import why_counts_differ
 from ..errors import BadFile
 from ..files import write_whole
-from ..types import Progress, unheard
+from ..types import Progress, no_progress
 from .campaign_story import RoundStory, Story, read_story, stamp
 from .experiment import CSS, FIGURE_KINDS, write_table
 from .names import strategy_title
@@ -57,7 +57,11 @@ class Drawn:
 
 
 def write_campaign_report(
-    campaign: HasLedger | Ledger, folder: str | Path | None = None, *, at: int | None = None, report: Progress = unheard
+    campaign: HasLedger | Ledger,
+    folder: str | Path | None = None,
+    *,
+    at: int | None = None,
+    report: Progress = no_progress,
 ) -> Path:
     """Write report.html, figures/ and tables/ into a folder, or into the campaign's own; gives the path of the page.
 

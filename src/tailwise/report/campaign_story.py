@@ -16,7 +16,7 @@ from ..campaign.learning_curve import Curve
 from ..campaign.ledger import HasLedger, Ledger, ledger_of, read_meta
 from ..campaign.rounds import Round, list_rounds, progress
 from ..campaign.state import Settings, Status, read_settings, read_status
-from ..types import Float64Array, IntArray, Progress, unheard
+from ..types import Float64Array, IntArray, Progress, no_progress
 
 MICROSECONDS = 1_000_000
 
@@ -105,7 +105,7 @@ class Story:
         return np.array([self.status.labels.get(one.id, 0) for one in self.classes], dtype=np.int64)
 
 
-def read_story(campaign: HasLedger | Ledger, *, at: int, report: Progress = unheard) -> Story:
+def read_story(campaign: HasLedger | Ledger, *, at: int, report: Progress = no_progress) -> Story:
     """Read and measure everything; `at` is the moment of the report, in microseconds since 1970."""
     ledger = ledger_of(campaign)
     facts = gather(ledger, report=report)
