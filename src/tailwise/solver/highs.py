@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import highspy
 import numpy as np
@@ -124,25 +124,18 @@ def _columns(part: Part, chosen: BoolArray) -> Float64Array:
 # Choose columns of a 0/1 matrix, the "cover" (m, N), such that all rows but Ξ have one: few columns, or at most b.
 
 
-class CoverSearch(Protocol):
+@dataclass(slots=True, eq=False, kw_only=True)
+class CoverSearch:
     """What a cover must have, and what the search for it may still cost."""
 
+    budget: int  # b, the columns that may be chosen
+    outliers: int  # Ξ, the rows that may stay uncovered
     deadline: float  # seconds of time.perf_counter
-    steps: float  # simplex iterations and swaps that are left
-
-    @property
-    def budget(self) -> int:
-        """b, the columns that may be chosen."""
-        ...
-
-    @property
-    def outliers(self) -> int:
-        """Ξ, the rows that may stay uncovered."""
-        ...
+    steps: float = np.inf  # simplex iterations and swaps that are left
 
     def spent(self) -> bool:
         """True where time or steps are used up."""
-        ...
+        return self.steps <= 0 or time.perf_counter() >= self.deadline
 
 
 class ChosenColumns:

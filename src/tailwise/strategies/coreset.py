@@ -20,7 +20,7 @@ from ..errors import BadInput, PoolExhausted, SolverFailed
 from ..inputs import whole_number
 from ..matrix.shards import Column
 from ..processes import one_blas_thread
-from ..solver.highs import ChosenColumns, Sparse, load_cover, relax_cover, run_cover
+from ..solver.highs import ChosenColumns, CoverSearch, Sparse, load_cover, relax_cover, run_cover
 from ..solver.path import parse_balance
 from ..types import BoolArray, Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
 from .kcenter import both_embeddings
@@ -188,27 +188,11 @@ def _matrix(values: FloatArray, name: str) -> Float64Array:
 
 
 @dataclass(slots=True, eq=False)
-class _Search:
+class _Search(CoverSearch):
     problem: _Problem
     picks: IntArray  # (b,) the best so far
     upper_sq: float  # their radius
     lower_sq: float  # proven: no picks have a smaller one
-    deadline: float
-    steps: float = np.inf  # left
-
-    @property
-    def budget(self) -> int:
-        return self.problem.budget
-
-    @property
-    def outliers(self) -> int:
-        return self.problem.outliers
-
-    def late(self) -> bool:
-        return time.perf_counter() >= self.deadline
-
-    def spent(self) -> bool:
-        return self.steps <= 0 or self.late()
 
     def offer(self, picks: IntArray) -> None:
         """Take these picks over, with farthest-first ones added up to b, if that leaves a smaller radius."""
@@ -222,7 +206,8 @@ class _Search:
                 self.picks, self.upper_sq = full, radius_sq
 
     def result(self) -> CoreSetResult:
-        status = "optimal" if self.lower_sq >= self.upper_sq else "time limit" if self.late() else "best found"
+        late = time.perf_counter() >= self.deadline
+        status = "optimal" if self.lower_sq >= self.upper_sq else "time limit" if late else "best found"
         lower, radius = np.sqrt([min(self.lower_sq, self.upper_sq), self.upper_sq]).tolist()
         rows = np.sort(self.picks)
         if len(rows) < len(self.problem.reached_sq):
@@ -242,15 +227,18 @@ def _greedy_start(problem: _Problem, deadline: float) -> _Search:
     """
     count = problem.budget + problem.outliers
     if count >= len(problem.reached_sq):  # all that is not picked may be an outlier
-        return _Search(problem, np.arange(problem.budget, dtype=np.int64), 0.0, 0.0, deadline)
-    picks, left = _farthest_first(problem.pool, problem.reached_sq, count)
-    apart_sq = left.max()
-    if np.isfinite(problem.reached_sq[0]):
-        apart_sq = max(apart_sq, _farthest_first(problem.pool, 4.0 * problem.reached_sq, count)[1].max())
-    greedy = picks[: problem.budget]
-    upper_sq = problem.radius_sq(greedy)
-    lower_sq = upper_sq if problem.budget == 0 else float(apart_sq) / 4.0
-    return _Search(problem, greedy, upper_sq, lower_sq, deadline)
+        greedy, upper_sq, lower_sq = np.arange(problem.budget, dtype=np.int64), 0.0, 0.0
+    else:
+        picks, left = _farthest_first(problem.pool, problem.reached_sq, count)
+        apart_sq = left.max()
+        if np.isfinite(problem.reached_sq[0]):
+            apart_sq = max(apart_sq, _farthest_first(problem.pool, 4.0 * problem.reached_sq, count)[1].max())
+        greedy = picks[: problem.budget]
+        upper_sq = problem.radius_sq(greedy)
+        lower_sq = upper_sq if problem.budget == 0 else float(apart_sq) / 4.0
+    return _Search(
+        problem, greedy, upper_sq, lower_sq, budget=problem.budget, outliers=problem.outliers, deadline=deadline
+    )
 
 
 def _refine(search: _Search, max_edges: int, max_nodes: int) -> None:
