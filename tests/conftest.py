@@ -2,12 +2,18 @@
 
 `pytest --hypothesis-profile explore` draws new examples. No test measures how busy the machine is: limits of time are a
 minute, and what is promised in milliseconds is measured by `benchmarks/speed`.
+
+Folders of tests are in memory where a system has room for it: ledgers and files are synchronised to a disk thousands of
+times, which is most of the wait of a test and none of its evidence.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,6 +21,14 @@ from hypothesis import settings
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile("same")
+
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30  # a folder that Linux keeps in memory, and the bytes that tests may need
+
+
+def pytest_configure() -> None:
+    """Have `tmp_path` be in memory, unless somebody has said where it is; what passes is removed at once."""
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.fixture

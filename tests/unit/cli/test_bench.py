@@ -77,7 +77,7 @@ def test_a_report_is_of_the_data_that_is_named_and_needs_it_no_more(capsys: pyte
     answers = {}
     for version in ("v1", "v2"):
         data = ("--data", f"{version}/features.npz")
-        answers[version] = json.loads(bench(capsys, *RUN, *data, "--json")[0])["gains"]
+        answers[version] = json.loads(bench(capsys, *RUN, *data, "--json", "--no-report")[0])["gains"]
     assert answers["v1"] != answers["v2"]
     for version in ("v1", "v2"):
         Path(version, "features.npz").unlink()
@@ -91,12 +91,12 @@ def test_a_report_is_of_the_data_that_is_named_and_needs_it_no_more(capsys: pyte
 
 def test_changed_data_is_noted_by_run_and_report(capsys: pytest.CaptureFixture[str]) -> None:
     data = ("--data", "v1/features.npz")
-    _, error = bench(capsys, *RUN, *data, "--quiet")
+    _, error = bench(capsys, *RUN, *data, "--quiet", "--no-report")
     assert "note:" not in error
     write(Path("v1/features.npz"), 3)
     _, error = bench(capsys, "report", "mine.toml", "--out", "out", *data, "--json")
     assert "note: v1/features.npz has changed since these results were computed" in error
-    _, error = bench(capsys, *RUN, *data, "--quiet")
+    _, error = bench(capsys, *RUN, *data, "--quiet", "--no-report")
     assert "note: v1/features.npz has changed since an earlier run; results of the new data are kept apart" in error
 
 
@@ -107,7 +107,7 @@ def test_results_of_a_version_that_recorded_no_data_are_noted_and_adopted_on_req
     from tailwise.experiments.store import Store
 
     data = ("--data", "v1/features.npz")
-    before = json.loads(bench(capsys, *RUN, *data, "--json")[0])["gains"]
+    before = json.loads(bench(capsys, *RUN, *data, "--json", "--no-report")[0])["gains"]
     store, experiment = Store(Path("out")), read_experiment("mine.toml")
     old = experiment.model_copy(update={"pool": experiment.pool.model_copy(update={"path": data[1]})})
     (content,) = (record.content for record in store.pool_records())
@@ -120,7 +120,7 @@ def test_results_of_a_version_that_recorded_no_data_are_noted_and_adopted_on_req
     assert "<dd>not recorded</dd>" in Path("out/report.html").read_text(encoding="utf-8")
     _, error = bench(capsys, *RUN, *data, code=3)
     assert "run again with --adopt to go on with them; else give another --out" in error
-    assert json.loads(bench(capsys, *RUN, *data, "--adopt", "--json")[0])["gains"] == before
+    assert json.loads(bench(capsys, *RUN, *data, "--adopt", "--json", "--no-report")[0])["gains"] == before
 
 
 SCRIPT = """
