@@ -51,7 +51,7 @@ def _records(study: Study, results: Results) -> list[dict[str, Any]]:
     for condition in results.trials:
         for measure in MEASURES:
             gains = {gain.method: gain for gain in mean_gains(results, condition, measure)}
-            for method in results.methods(condition):
+            for method in results.trials[condition]:
                 mean = _mean(results, condition, method, measure)
                 words = {"setting": condition.setting, "variant": study.compares, "method": method.label}
                 found.append({**words, "measure": measure, "mean": mean.mean, **_gain(gains.get(method), mean)})

@@ -32,7 +32,7 @@ def page(experiment: Experiment, rows: Sequence[Row]) -> str:
 def over_random(results: Results, condition: Condition) -> Grid:
     """Gains over random in points, paired by seed: mean of the cycles from 1 on and the last cycle."""
     random = results.find(condition, "random")
-    methods = [method for method in results.methods(condition) if random and method != random]
+    methods = [method for method in results.trials[condition] if random and method != random]
     lines, records = [], []
     for method in methods:
         cells = [Cell(method.shown)]

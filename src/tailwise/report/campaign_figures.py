@@ -1,4 +1,4 @@
-"""Figures of a campaign: its story in, matplotlib Figures out, each on a light or on a dark ground.
+"""Figures of a campaign: its summary in; matplotlib Figures out, each on a light or on a dark ground.
 
 Learning curve, class balance by round, expected against realised counts, confusion of classes.
 """
@@ -24,12 +24,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from ..campaign.learning_curve import Curve, CurvePoint, Measure
 from ..targets import l1_score
 from ..types import Float64Array, IntArray
-from .campaign_story import RoundStory, Story
-from .figures import FULL, MANY_CLASSES, NOTE, ROUND, STYLE, legend_below, new_figure
+from .campaign_summary import CampaignSummary, RoundSummary
+from .figures import FULL, MANY_CLASSES, NOTE, ROUND, STYLE, drawable_names, legend_below, new_figure
 
 MOST_PANELS = 6  # rounds with panels of their own, the last ones
 MOST_NUMBERS = 14  # classes of a confusion matrix with numbers in it
-LAST_LATIN = 0x530  # the figures' font has Latin, Greek and Cyrillic
 LONGEST_NAME = 14
 DASHES, DOTS = (0, (3, 2)), (0, (1.5, 1.5))
 
@@ -52,7 +51,7 @@ DARK = Palette("#15191e", "#e6e9ed", "#5b6570", "#262c33", "#6cb6e8", "#f0965a",
 
 
 @dataclass(frozen=True, slots=True)
-class Plate:
+class CampaignFigureSpec:
     """A figure that can be drawn on either ground."""
 
     name: str  # of its files
@@ -61,22 +60,26 @@ class Plate:
     draw: Callable[[Palette], Figure]
 
 
-def campaign_plates(story: Story) -> list[Plate]:
-    """The figures that this story has the numbers for."""
-    curve, plates = story.curve, []
+def campaign_figure_specs(summary: CampaignSummary) -> list[CampaignFigureSpec]:
+    """The figures that this summary has the numbers for."""
+    curve, specs = summary.curve, []
     if curve is not None and any(point.balanced_accuracy for point in curve.points):
         draw: Callable[[Palette], Figure] = partial(curve_figure, curve)
-        plates.append(Plate("learning-curve", "Learning curve", _curve_caption(curve), draw))
-    if story.counts.sum():
-        draw = partial(balance_figure, story)
-        plates.append(Plate("class-balance", "Labels by class and round", _balance_caption(story), draw))
-    if _with_counts(story.rounds):
-        draw = partial(counts_figure, story)
-        plates.append(Plate("expected-realised", "Expected and realised counts", _counts_caption(story), draw))
+        specs.append(CampaignFigureSpec("learning-curve", "Learning curve", _curve_caption(curve), draw))
+    if summary.counts.sum():
+        draw = partial(balance_figure, summary)
+        specs.append(CampaignFigureSpec("class-balance", "Labels by class and round", _balance_caption(summary), draw))
+    if _with_counts(summary.rounds):
+        draw = partial(counts_figure, summary)
+        specs.append(
+            CampaignFigureSpec("expected-realised", "Expected and realised counts", _counts_caption(summary), draw)
+        )
     if curve is not None and curve.confusion.sum():
-        draw = partial(confusion_figure, story)
-        plates.append(Plate("confusion", "Which classes are taken for which", _confusion_caption(story), draw))
-    return plates
+        draw = partial(confusion_figure, summary)
+        specs.append(
+            CampaignFigureSpec("confusion", "Which classes are taken for which", _confusion_caption(summary), draw)
+        )
+    return specs
 
 
 def curve_figure(curve: Curve, palette: Palette) -> Figure:
@@ -106,9 +109,9 @@ def curve_figure(curve: Curve, palette: Palette) -> Figure:
     return figure
 
 
-def balance_figure(story: Story, palette: Palette) -> Figure:
+def balance_figure(summary: CampaignSummary, palette: Palette) -> Figure:
     """Labels of each class, stacked round by round; the line is where all classes would have as many."""
-    table, classes = story.by_round, len(story.classes)
+    table, classes = summary.by_round, len(summary.classes)
     shown = [place for place in range(len(table)) if table[place].any()]
     shades = shades_of(palette.first, len(shown), palette)
     with drawing(palette):
@@ -118,25 +121,27 @@ def balance_figure(story: Story, palette: Palette) -> Figure:
         for place, shade in zip(shown, shades, strict=True):
             axes.bar(np.arange(classes), table[place], bottom=low, width=0.68, color=shade, linewidth=0)
             low = low + table[place]
-        even = story.counts.sum() / classes
+        even = summary.counts.sum() / classes
         axes.axhline(even, color=palette.ink, linewidth=0.9, linestyle=DASHES, zorder=3)
         if classes <= MANY_CLASSES:
             _write_totals(axes, low)
         axes.set_ylabel("labelled images")
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=ROUND, integer=True))
         axes.margins(y=0.12)
-        name_classes(axes, story.class_names)
+        name_classes(axes, summary.class_names)
         named = few([(place, shade) for place, shade in zip(shown, shades, strict=True)])
-        handles: list[Any] = [Patch(color=shade, label=round_name(place)) for place, shade in named]
+        handles: list[Any] = [
+            Patch(color=shade, label=f"round {place}" if place else "outside of rounds") for place, shade in named
+        ]
         handles.append(Line2D([], [], color=palette.ink, linewidth=0.9, linestyle=DASHES, label="even"))
         legend_below(figure, handles)
     return figure
 
 
-def counts_figure(story: Story, palette: Palette) -> Figure:
+def counts_figure(summary: CampaignSummary, palette: Palette) -> Figure:
     """What each round was expected to bring of each class, and what it brought; one panel per round."""
-    rounds = _with_counts(story.rounds)[-MOST_PANELS:]
-    many = len(story.classes) > MANY_CLASSES
+    rounds = _with_counts(summary.rounds)[-MOST_PANELS:]
+    many = len(summary.classes) > MANY_CLASSES
     columns = min(len(rounds), 3)
     lines = math.ceil(len(rounds) / columns)
     with drawing(palette):
@@ -144,7 +149,7 @@ def counts_figure(story: Story, palette: Palette) -> Figure:
         figure = new_page(FULL if columns > 1 else FULL * 0.62, height, palette)
         panels = list(figure.subplots(lines, columns, squeeze=False).flat)
         for place, (axes, one) in enumerate(zip(panels, rounds, strict=False)):
-            (_scatter_counts if many else _bar_counts)(axes, one, story.class_names, palette)
+            (_scatter_counts if many else _bar_counts)(axes, one, summary.class_names, palette)
             axes.set_title(f"Round {one.id}", fontweight="bold")
             if place % columns == 0:
                 axes.set_ylabel("realised images" if many else "images")
@@ -154,12 +159,12 @@ def counts_figure(story: Story, palette: Palette) -> Figure:
     return figure
 
 
-def confusion_figure(story: Story, palette: Palette) -> Figure:
+def confusion_figure(summary: CampaignSummary, palette: Palette) -> Figure:
     """Of each true class, how many percent are taken for which; the diagonal is right."""
-    assert story.curve is not None
-    table = story.curve.confusion
+    assert summary.curve is not None
+    table = summary.curve.confusion
     asked = np.flatnonzero(table.sum(axis=1))
-    names = [story.class_names[place] for place in range(len(story.class_names))]
+    names = [summary.class_names[place] for place in range(len(summary.class_names))]
     shares = 100 * table[asked] / table[asked].sum(axis=1, keepdims=True)  # (asked, C)
     size = min(0.36 * len(names) + 2.2, FULL)
     with drawing(palette):
@@ -203,11 +208,6 @@ def shades_of(colour: str, number: int, palette: Palette) -> list[str]:
     return [to_hex(ground + share * (full - ground)) for share in np.linspace(0.35, 1.0, number)]
 
 
-def round_name(place: int) -> str:
-    """How a row of labels by round is called."""
-    return "outside of rounds" if place == 0 else f"round {place}"
-
-
 def few(items: Sequence[tuple[int, str]], most: int = 8) -> list[tuple[int, str]]:
     """So many of them at most, evenly, the first and the last among them."""
     kept = np.unique(np.linspace(0, len(items) - 1, min(len(items), most)).round().astype(int))
@@ -236,9 +236,8 @@ def shown_names(names: Sequence[str]) -> list[str]:
     >>> shown_names(["owl", "a very long name indeed"]), shown_names(["owl", "梟"])
     (['owl', 'a very long n…'], ['1', '2'])
     """
-    if not all(name.isprintable() and all(ord(letter) < LAST_LATIN for letter in name) for name in names):
-        return [str(number) for number in range(1, len(names) + 1)]
-    return [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in names]
+    shown = drawable_names(names, LONGEST_NAME)
+    return [str(number) for number in range(1, len(names) + 1)] if shown is None else shown
 
 
 def _measure(point: CurvePoint, name: str) -> Measure | None:
@@ -274,12 +273,12 @@ def _write_totals(axes: Axes, totals: Float64Array) -> None:
         )  # fmt: skip
 
 
-def _with_counts(rounds: Sequence[RoundStory]) -> list[RoundStory]:
+def _with_counts(rounds: Sequence[RoundSummary]) -> list[RoundSummary]:
     """Rounds that were expected to bring something, and have brought something."""
     return [one for one in rounds if one.expected is not None and one.realised.any()]
 
 
-def _bar_counts(axes: Axes, one: RoundStory, names: Sequence[str], palette: Palette) -> None:
+def _bar_counts(axes: Axes, one: RoundSummary, names: Sequence[str], palette: Palette) -> None:
     assert one.expected is not None
     places = np.arange(len(names))
     axes.bar(places, one.realised, width=0.66, color=palette.first, linewidth=0, alpha=0.9)
@@ -300,7 +299,7 @@ def _bar_counts(axes: Axes, one: RoundStory, names: Sequence[str], palette: Pale
     name_classes(axes, names)
 
 
-def _scatter_counts(axes: Axes, one: RoundStory, _names: Sequence[str], palette: Palette) -> None:
+def _scatter_counts(axes: Axes, one: RoundSummary, _names: Sequence[str], palette: Palette) -> None:
     assert one.expected is not None
     most = 1.08 * max(float(one.expected.max()), float(one.realised.max()), 1.0)
     axes.plot([0, most], [0, most], color=palette.faint, linewidth=0.9, zorder=1)
@@ -353,17 +352,17 @@ def readable_on(ground: str, palette: Palette) -> str:
     (True, True)
     """
     behind = _brightness(ground)
-    return max((palette.ink, palette.ground), key=lambda colour: _contrast(_brightness(colour), behind))
+    contrasts = []  # WCAG 2
+    for colour in (palette.ink, palette.ground):
+        darker, lighter = sorted((_brightness(colour), behind))
+        contrasts.append((lighter + 0.05) / (darker + 0.05))
+    return palette.ink if contrasts[0] >= contrasts[1] else palette.ground
 
 
 def _brightness(colour: str) -> float:
     """Relative luminance of a colour, 0 to 1 (WCAG 2)."""
     parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
     return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
-
-
-def _contrast(one: float, other: float) -> float:
-    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 
 def _curve_caption(curve: Curve) -> str:
@@ -374,16 +373,16 @@ def _curve_caption(curve: Curve) -> str:
     )
 
 
-def _balance_caption(story: Story) -> str:
+def _balance_caption(summary: CampaignSummary) -> str:
     return (
         "The stronger the colour, the later the round. "
-        f"The L1 score, 0 for even and 1 for all in one class, is {l1_score(story.counts):.2f}. "
+        f"The L1 score, 0 for even and 1 for all in one class, is {l1_score(summary.counts):.2f}. "
         "The dashed line is the same number for every class."
     )
 
 
-def _counts_caption(story: Story) -> str:
-    rounds = _with_counts(story.rounds)
+def _counts_caption(summary: CampaignSummary) -> str:
+    rounds = _with_counts(summary.rounds)
     shown = "" if len(rounds) <= MOST_PANELS else f" The last {MOST_PANELS} rounds."
     missed = [np.abs(one.expected - one.realised).sum() / 2 for one in rounds if one.expected is not None]
     total = sum(int(one.realised.sum()) for one in rounds)
@@ -393,9 +392,9 @@ def _counts_caption(story: Story) -> str:
     )
 
 
-def _confusion_caption(story: Story) -> str:
-    assert story.curve is not None
-    asked = int(story.curve.confusion.sum())
-    alone = [name for name, count in zip(story.class_names, story.curve.measured, strict=True) if not count]
+def _confusion_caption(summary: CampaignSummary) -> str:
+    assert summary.curve is not None
+    asked = int(summary.curve.confusion.sum())
+    alone = [name for name, count in zip(summary.class_names, summary.curve.measured, strict=True) if not count]
     missing = f" Not asked about, with fewer than two labels: {', '.join(alone[:8])}." if alone else ""
     return f"In percent of each true class, by cross-validation on {asked:,} images after the last round.{missing}"

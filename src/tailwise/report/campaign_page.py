@@ -5,30 +5,23 @@ The page follows the reader's light or dark ground. Files are whole or absent, a
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .._version import __version__
-from ..campaign.agreement import Agreement
 from ..campaign.learning_curve import Curve
 from ..campaign.ledger import HasLedger, Ledger, ledger_of, now
 from ..campaign.rounds import why_counts_differ
 from ..errors import BadFile
 from ..files import write_whole
 from ..types import Progress, no_progress
-from .campaign_story import RoundStory, Story, read_story, stamp
-from .experiment import CSS, FIGURE_KINDS, write_table
+from .campaign_summary import CampaignSummary, RoundSummary, format_time, read_summary
+from .experiment import DrawnFigure, figure_html, html_page, make_folders, write_figure_files, write_table
 from .names import strategy_title
-from .tables import DASH, Cell, Grid, html, number
-
-if TYPE_CHECKING:
-    from .campaign_figures import Plate
-
+from .tables import DASH, Cell, Grid, html, number, plural
 
 FOLDER = "report"
 VERDICTS = {"yes": "Yes", "no": "No", "unclear": "Unclear"}
@@ -46,16 +39,6 @@ td:not(.n) { white-space: normal; max-width: 24rem; overflow-wrap: break-word; }
 """.strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A figure on both grounds."""
-
-    title: str
-    caption: str
-    light: bytes
-    dark: bytes
-
-
 def write_campaign_report(
     campaign: HasLedger | Ledger,
     folder: str | Path | None = None,
@@ -70,17 +53,15 @@ def write_campaign_report(
     """
     ledger = ledger_of(campaign)
     where = campaign_report_place(ledger, folder).parent
-    _make(where, where / "figures", where / "tables")
-    story = read_story(ledger, at=now() if at is None else at, report=report)
-    grids = story_grids(story)
+    make_folders(where, where / "figures", where / "tables")
+    summary = read_summary(ledger, at=now() if at is None else at, report=report)
+    grids = campaign_grids(summary)
     for grid in grids:
         write_table(grid, where / "tables")
     report(1.0, "drawing")
-    from .campaign_figures import campaign_plates  # matplotlib loads here, when it is used
-
-    drawn = [_write_plate(plate, where / "figures") for plate in campaign_plates(story)]
-    write_whole(where / "report.html", render_campaign(story, grids, drawn).encode())
-    return where / "report.html"
+    page = where / "report.html"
+    write_whole(page, render_campaign(summary, grids, _write_figures(summary, where / "figures")).encode())
+    return page
 
 
 def campaign_report_place(campaign: HasLedger | Ledger, folder: str | Path | None = None) -> Path:
@@ -91,9 +72,9 @@ def campaign_report_place(campaign: HasLedger | Ledger, folder: str | Path | Non
     return where / "report.html"
 
 
-def render_campaign(story: Story, grids: Sequence[Grid], drawn: Sequence[Drawn]) -> str:
+def render_campaign(summary: CampaignSummary, grids: Sequence[Grid], drawn: Sequence[DrawnFigure]) -> str:
     """The whole page; all text is escaped."""
-    figures = {one.title: _figure(one) for one in drawn}
+    figures = {one.title: figure_html(one) for one in drawn}
     tables = {grid.name: html(grid) for grid in grids}
     sections: list[tuple[str, str, list[str | None]]] = [
         ("curve", "How good is the model?", [figures.get("Learning curve"), tables.get("learning-curve")]),
@@ -101,38 +82,45 @@ def render_campaign(story: Story, grids: Sequence[Grid], drawn: Sequence[Drawn])
         ("rounds", "What did each round bring?", [figures.get("Expected and realised counts"), tables.get("rounds"),
                                                   tables.get("certificates")]),
         ("confusion", "What is taken for what?", [figures.get("Which classes are taken for which")]),
-        ("people", "Who labelled, and do they agree?", [_agreement(story), tables.get("people"), tables.get("pairs")]),
-        ("made", "How it was made", [_made(story)]),
+        ("people", "Who labelled, and do they agree?", [_agreement(summary), tables.get("people"),
+                                                        tables.get("pairs")]),
+        ("made", "How it was made", [_made(summary)]),
     ]  # fmt: skip
-    shown = [(key, name, [part for part in parts if part]) for key, name, parts in sections]
-    links = "".join(f'<a href="#{key}">{name}</a>' for key, name, parts in shown if parts)
-    bodies = "\n".join(
-        f'<section id="{key}"><h2>{name}</h2>\n{chr(10).join(parts)}\n</section>' for key, name, parts in shown if parts
-    )
-    title = escape(story.name)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{CSS}\n{MORE_CSS}\n</style>\n</head>\n<body>\n<main>\n"
-        f'<h1>{title}</h1>\n<p class="lead">Labelling campaign, as of {stamp(story.at)}</p>\n'
-        f"{_numbers(story)}\n{_verdict(story)}\n<nav>{links}</nav>\n{bodies}\n</main>\n</body>\n</html>\n"
+    return html_page(
+        summary.name,
+        f"Labelling campaign, as of {format_time(summary.at)}",
+        [(key, name, "\n".join(part for part in parts if part)) for key, name, parts in sections],
+        above_links=f"{_numbers(summary)}\n{_verdict(summary)}\n",
+        more_css=f"{MORE_CSS}\n",
     )
 
 
-def story_grids(story: Story) -> list[Grid]:
-    """The tables that this story has rows for."""
-    grids = [_curve_grid(story), _class_grid(story), _round_grid(story), _certificate_grid(story), _people_grid(story),
-             _pair_grid(story)]  # fmt: skip
-    return [grid for grid in grids if grid.body]
+def campaign_grids(summary: CampaignSummary) -> list[Grid]:
+    """The tables that this summary has rows for."""
+    made = (_curve_grid, _class_grid, _round_grid, _certificate_grid, _people_grid, _pair_grid)
+    return [grid for grid in (make(summary) for make in made) if grid.body]
 
 
-def _numbers(story: Story) -> str:
-    status = story.status
+def _write_figures(summary: CampaignSummary, folder: Path) -> list[DrawnFigure]:
+    """Write each figure as .png, .svg and .pdf; the page has it on a dark ground too."""
+    from .campaign_figures import DARK, LIGHT, campaign_figure_specs  # matplotlib loads here, when it is used
+    from .figures import figure_bytes, settle
+
+    drawn = []
+    for spec in campaign_figure_specs(summary):
+        png = write_figure_files(spec.draw(LIGHT), folder / spec.name)
+        dark = figure_bytes(settle(spec.draw(DARK)), "png")
+        drawn.append(DrawnFigure(spec.title, spec.caption, png, dark))
+    return drawn
+
+
+def _numbers(summary: CampaignSummary) -> str:
+    status = summary.status
     tiles = [
         (f"{status.labelled:,}", f"of {status.usable:,} images labelled"),
-        (f"{len(story.rounds)}", "round" if len(story.rounds) == 1 else "rounds"),
-        (f"{len(story.people)}", "person" if len(story.people) == 1 else "people"),
-        _level(story.curve),
+        (f"{len(summary.rounds)}", "round" if len(summary.rounds) == 1 else "rounds"),
+        (f"{len(summary.people)}", "person" if len(summary.people) == 1 else "people"),
+        _level(summary.curve),
         (f"{status.conflicts:,}", "open conflict" if status.conflicts == 1 else "open conflicts"),
     ]
     return (
@@ -152,8 +140,8 @@ def _level(curve: Curve | None) -> tuple[str, str]:
     return f"{100 * level.value:.0f} %", f"balanced accuracy{some}"
 
 
-def _verdict(story: Story) -> str:
-    advice = story.advice
+def _verdict(summary: CampaignSummary) -> str:
+    advice = summary.advice
     points = "".join(f"<li>{escape(one.text)}</li>" for one in advice.evidence)
     return (
         f'<div class="verdict {advice.worth_it}"><h2>Is another round worth it? {VERDICTS[advice.worth_it]}</h2>'
@@ -161,50 +149,44 @@ def _verdict(story: Story) -> str:
     )
 
 
-def _figure(one: Drawn) -> str:
-    light, dark = (base64.b64encode(png).decode() for png in (one.light, one.dark))
-    title = escape(one.title)
-    return (
-        '<figure><picture><source media="screen and (prefers-color-scheme: dark)" '
-        f'srcset="data:image/png;base64,{dark}"><img alt="{title}" src="data:image/png;base64,{light}"></picture>'
-        f"<figcaption><strong>{title}.</strong> {escape(one.caption)}</figcaption></figure>"
-    )
-
-
-def _agreement(story: Story) -> str:
-    alpha = story.agreement.alpha
-    if not story.people:
+def _agreement(summary: CampaignSummary) -> str:
+    alpha = summary.agreement.alpha
+    if not summary.people:
         return "<p>Nobody has answered yet.</p>"
     if alpha.value is None:
         return f"<p>Agreement between people cannot be measured: {escape(alpha.reason)}.</p>"
     return (
         f"<p>Krippendorff's alpha is <strong>{number(alpha.value)}</strong> on "
-        f"{_plural(alpha.images, 'shared image')}, where people gave the same answer in "
+        f"{plural(alpha.images, 'shared image')}, where people gave the same answer in "
         f"{100 * (alpha.same or 0):.0f} % of comparisons. 1 is full agreement, "
         "0 is chance; below 0.67 no firm conclusions should be drawn, from 0.80 on labels count as reliable.</p>"
     )
 
 
-def _made(story: Story) -> str:
-    status = story.status
+def _made(summary: CampaignSummary) -> str:
+    status = summary.status
     aside = f" and {status.aside:,} that cannot be used now" if status.aside else ""
     facts = {
-        "Campaign": f"{story.name} ({story.key[:12]})",
-        "Created": stamp(story.created),
-        "Report": stamp(story.at),
+        "Campaign": f"{summary.name} ({summary.key[:12]})",
+        "Created": format_time(summary.created),
+        "Report": format_time(summary.at),
         "Images": f"{status.images:,}: {status.usable:,} usable, {status.duplicates:,} duplicates, "
         f"{status.quarantined:,} in quarantine",
         "Answers": f"{status.labelled:,} images labelled{aside}, {status.other:,} of no class, "
         f"{status.skipped:,} skipped, {status.conflicts:,} open conflicts",
-        "Measured with": DASH if story.curve is None else f"{story.curve.learner} on {story.curve.backbone} features",
-        "Settings": ", ".join(f"{name} {value!r}" for name, value in asdict(story.settings).items() if name != "name"),
+        "Measured with": DASH
+        if summary.curve is None
+        else f"{summary.curve.learner} on {summary.curve.backbone} features",
+        "Settings": ", ".join(
+            f"{name} {value!r}" for name, value in asdict(summary.settings).items() if name != "name"
+        ),
         "Version": f"tailwise {__version__}",
     }
     return "<dl>" + "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in facts.items()) + "</dl>"
 
 
-def _curve_grid(story: Story) -> Grid:
-    points = story.curve.points if story.curve is not None else ()
+def _curve_grid(summary: CampaignSummary) -> Grid:
+    points = summary.curve.points if summary.curve is not None else ()
     body, records = [], []
     for point in points:
         levels = [point.accuracy, point.balanced_accuracy]
@@ -212,7 +194,8 @@ def _curve_grid(story: Story) -> Grid:
         guesses = f"{point.right} of {point.guessed}" if point.guessed else DASH
         name = "before the rounds" if point.round_id == 0 else f"round {point.round_id}"
         body.append(_cells(name, f"{point.labels:,}", str(point.classes_seen), *shown, guesses))
-        values = [math.nan if one is None else part for one in levels for part in _parts(one)]
+        values = [part for one in levels
+                  for part in ((math.nan, math.nan) if one is None else (one.value, one.error))]  # fmt: skip
         records.append((point.round_id, point.labels, point.classes_seen, *values, point.guessed, point.right))
     return Grid(
         "learning-curve", "The model after each round", ("after", "labels", "classes", "accuracy (%)",
@@ -223,23 +206,19 @@ def _curve_grid(story: Story) -> Grid:
     )  # fmt: skip
 
 
-def _parts(one: object) -> tuple[float, float]:
-    return (getattr(one, "value", math.nan), getattr(one, "error", math.nan))
-
-
-def _class_grid(story: Story) -> Grid:
-    recalls = story.curve.recalls() if story.curve is not None else [math.nan] * len(story.classes)
-    last = next((one for one in reversed(story.rounds) if one.expected is not None), None)
-    total = max(int(story.counts.sum()), 1)
+def _class_grid(summary: CampaignSummary) -> Grid:
+    recalls = summary.curve.recalls() if summary.curve is not None else [math.nan] * len(summary.classes)
+    last = next((one for one in reversed(summary.rounds) if one.expected is not None), None)
+    total = max(int(summary.counts.sum()), 1)
     body, records = [], []
-    for place, (klass, count) in enumerate(zip(story.classes, story.counts.tolist(), strict=True)):
+    for place, (klass, count) in enumerate(zip(summary.classes, summary.counts.tolist(), strict=True)):
         recall = float(recalls[place])
         target = math.nan if last is None or last.target is None else float(last.target[place])
         shown = (f"{count:,}", f"{100 * count / total:.0f}", number(100 * recall, 0), number(target, 1))
         body.append(_cells(str(place + 1), klass.name, *shown))
         records.append((klass.id, klass.name, count, recall, target))
-    for klass in story.retired:
-        count = story.status.labels.get(klass.id, 0)
+    for klass in summary.retired:
+        count = summary.status.labels.get(klass.id, 0)
         body.append(_cells(DASH, f"{klass.name} (retired)", f"{count:,}", DASH, DASH, DASH))
         records.append((klass.id, klass.name, count, math.nan, math.nan))
     return Grid(
@@ -249,11 +228,11 @@ def _class_grid(story: Story) -> Grid:
     )  # fmt: skip
 
 
-def _round_grid(story: Story) -> Grid:
+def _round_grid(summary: CampaignSummary) -> Grid:
     body, records = [], []
-    for one in story.rounds:
+    for one in summary.rounds:
         method = strategy_title(one.strategy) + (" (cold start)" if one.cold_start else "")
-        shown = (method, stamp(one.opened_at), stamp(one.closed_at), f"{one.done:,} of {one.images:,}")
+        shown = (method, format_time(one.opened_at), format_time(one.closed_at), f"{one.done:,} of {one.images:,}")
         body.append(_cells(f"round {one.id}", *shown))
         records.append((one.id, one.strategy, one.balance, one.opened_at, one.closed_at or "", one.images, one.done))
     return Grid(
@@ -262,9 +241,9 @@ def _round_grid(story: Story) -> Grid:
     )  # fmt: skip
 
 
-def _certificate_grid(story: Story) -> Grid:
+def _certificate_grid(summary: CampaignSummary) -> Grid:
     body, records = [], []
-    for one in story.rounds:
+    for one in summary.rounds:
         lam = None if one.cold_start else one.lam
         values = [math.nan if value is None else value for value in (lam, one.l1, one.seconds)]
         gap = DASH if one.gap is None else f"{one.gap:.1e}".replace("e-0", "e-").replace("-", "−")
@@ -277,12 +256,12 @@ def _certificate_grid(story: Story) -> Grid:
             )
         )  # fmt: skip
         records.append((one.id, one.status, one.balance, *values, math.nan if one.gap is None else one.gap))
-    last = next((one for one in reversed(story.rounds) if one.unreachable), None)
+    last = next((one for one in reversed(summary.rounds) if one.unreachable), None)
     note = (
         "Gap: how far, at most, the choice is from the best possible one. Distance: of the expected counts from the "
         "target, and of the realised from the expected ones, in images."
     )
-    reasons = dict.fromkeys(why_counts_differ(one.strategy, one.status) for one in story.rounds if not one.cold_start)
+    reasons = dict.fromkeys(why_counts_differ(one.strategy, one.status) for one in summary.rounds if not one.cold_start)
     return Grid(
         "certificates", "Certificate of each choice", ("round", "status", "balance", "λ", "gap", "distance to target",
         "realised off by", "seconds"), tuple(body), (note, *filter(None, reasons), *_short_of(last)),
@@ -290,7 +269,7 @@ def _certificate_grid(story: Story) -> Grid:
     )  # fmt: skip
 
 
-def _short_of(one: RoundStory | None, most: int = 6) -> list[str]:
+def _short_of(one: RoundSummary | None, most: int = 6) -> list[str]:
     """Which classes a round could not reach, in a sentence; none where there is no such round."""
     if one is None:
         return []
@@ -301,76 +280,41 @@ def _short_of(one: RoundStory | None, most: int = 6) -> list[str]:
     ]
 
 
-def _off(one: RoundStory) -> str:
+def _off(one: RoundSummary) -> str:
     """Images that turned out to be of another class than expected."""
     if one.expected is None or not one.realised.any():
         return DASH
     return number(float(abs(one.expected - one.realised).sum() / 2), 1)
 
 
-def _people_grid(story: Story) -> Grid:
+def _people_grid(summary: CampaignSummary) -> Grid:
     body = tuple(
         _cells(one.name, f"{one.labels:,}", f"{one.other:,}", f"{one.skips:,}", number(one.seconds or math.nan, 1),
-               stamp(one.first), stamp(one.last))
-        for one in story.people
+               format_time(one.first), format_time(one.last))
+        for one in summary.people
     )  # fmt: skip
     records = tuple(
         (one.name, one.labels, one.other, one.skips, math.nan if one.seconds is None else one.seconds, one.first,
          one.last)
-        for one in story.people
+        for one in summary.people
     )  # fmt: skip
     header = ("person", "labels", "of no class", "skipped", "seconds each", "first answer", "last answer")
     columns = ("person", "labels", "other", "skips", "median_seconds", "first", "last")
     return Grid("people", "People", header, body, (), columns, records, words=1)
 
 
-def _pair_grid(story: Story) -> Grid:
-    body = tuple(
-        _cells(pair.first, pair.second, f"{pair.kappa.images:,}", _same(pair.kappa), _kappa(pair.kappa))
-        for pair in story.agreement.pairs
-    )
-    records = tuple(
-        (pair.first, pair.second, pair.kappa.images, pair.kappa.same if pair.kappa.same is not None else math.nan,
-         pair.kappa.value if pair.kappa.value is not None else math.nan)
-        for pair in story.agreement.pairs
-    )  # fmt: skip
+def _pair_grid(summary: CampaignSummary) -> Grid:
+    body, records = [], []
+    for pair in summary.agreement.pairs:
+        same, kappa = (math.nan if one is None else one for one in (pair.kappa.same, pair.kappa.value))
+        body.append(_cells(pair.first, pair.second, f"{pair.kappa.images:,}", number(100 * same, 0), number(kappa)))
+        records.append((pair.first, pair.second, pair.kappa.images, same, kappa))
     header = ("person", "and", "shared images", "same answer (%)", "Cohen's kappa")
     return Grid(
-        "pairs", "Agreement by pairs", header, body, (), ("first", "second", "images", "same", "kappa"), records
-    )
-
-
-def _same(kappa: Agreement) -> str:
-    return DASH if kappa.same is None else f"{100 * kappa.same:.0f}"
-
-
-def _kappa(kappa: Agreement) -> str:
-    return DASH if kappa.value is None else number(kappa.value)
+        "pairs", "Agreement by pairs", header, tuple(body), (), ("first", "second", "images", "same", "kappa"),
+        tuple(records),
+    )  # fmt: skip
 
 
 def _cells(*texts: str) -> tuple[Cell, ...]:
     return tuple(Cell(text) for text in texts)
-
-
-def _write_plate(plate: Plate, folder: Path) -> Drawn:
-    """A plate as .png, .svg and .pdf, and for the page on a dark ground too."""
-    from .campaign_figures import DARK, LIGHT
-    from .figures import figure_bytes, settle
-
-    figure = settle(plate.draw(LIGHT))
-    made = {kind: figure_bytes(figure, kind) for kind in FIGURE_KINDS}
-    for kind, content in made.items():
-        write_whole(folder / f"{plate.name}.{kind}", content)
-    return Drawn(plate.title, plate.caption, made["png"], figure_bytes(settle(plate.draw(DARK)), "png"))
-
-
-def _make(*folders: Path) -> None:
-    for folder in folders:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadFile(f"cannot make the folder {folder}: {error.strerror or error}") from error
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"

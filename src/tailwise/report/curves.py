@@ -8,7 +8,7 @@ A histogram shows one seed, so that a tail chosen by chance is not blurred.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -28,9 +28,12 @@ from ..targets import l1_score
 from ..types import Float64Array
 from .figures import FAINT, FULL, INK, MANY_CLASSES, NOTE, POOL, ROUND, STYLE, class_axis, legend_below, new_figure
 from .names import Condition, Method, Study, method_order, published_gain, report_order, strategy_title
-from .summary import Curve, Gain, Results, curve, gains, has_counts
+from .summary import Curve, Gain, Results, curve, curves, gains, has_counts
+
+Cell = tuple[Condition, Method]  # what a panel of histograms shows
 
 GREY, BLUE = "#7b838c", "#0072b2"
+DARK = "#4b535c"  # of Random in histograms, where the grey of its curve is too near that of the pool
 # By the position of a strategy in `report_order`; both start again after their last.
 COLOURS = (
     GREY, BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d1a",
@@ -55,9 +58,15 @@ LABELS = {
 }  # fmt: skip
 
 
+# Learning curves and gains.
+
+
 def curve_figure(results: Results, study: Study, methods: Sequence[Method], measure: str = "accuracy") -> Figure:
     """A measure against the share labelled, one panel per condition (the paper's Fig. 5 and 6, Supp. A, B, C)."""
-    conditions = [one for one in study.conditions if _drawable(results, one, methods, measure)]
+    conditions = [
+        condition for condition in study.conditions
+        if any(one.method in methods and one.has(measure) for one in curves(results, condition))
+    ]  # fmt: skip
     with mpl.rc_context(STYLE):
         figure, panels = _panels(conditions)
         for axes, condition in zip(panels, conditions, strict=True):
@@ -97,7 +106,9 @@ def gain_figure(results: Results, study: Study, *, published: bool = True) -> Fi
             _share_ticks(axes, [gain.share for gain in found[condition]], several=len(panels) > 1)
         _share_scale(panels)
         panels[0].set_ylabel("gain in accuracy (points)")
-        handles = [_handle(method.shown, {**_look(method, methods), "linestyle": "none"}) for method in methods]
+        handles = [
+            Line2D([], [], label=method.shown, **{**_look(method, methods), "linestyle": "none"}) for method in methods
+        ]
         dash = Line2D([], [], color=INK, label="printed in the paper", **PAPER_MARK)
         legend_below(figure, [*handles, *([dash] if printed else [])])
     return figure
@@ -132,11 +143,6 @@ def setting_title(condition: Condition) -> str:
     """A condition over its panel."""
     text = f"IF {condition.imbalance:g}"
     return f"{text}, balanced" if condition.imbalance == 1 else f"{text}, {condition.setting.split()[0]}"
-
-
-def _drawable(results: Results, condition: Condition, methods: Sequence[Method], measure: str) -> bool:
-    ran = [curve(results, condition, one) for one in methods if one in results.trials[condition]]
-    return any(not math.isnan(point.measure(measure).mean) for one in ran for point in one.points)
 
 
 def _share_ticks(axes: Axes, shares: Sequence[float], *, several: bool) -> None:
@@ -186,8 +192,7 @@ def _draw_curve(axes: Axes, one: Curve, measure: str, look: dict[str, Any], shif
         axes, [point.share for point in one.points], [factor * band.mean for band in bands],
         [factor * band.std for band in bands], look,
     )  # fmt: skip
-    for bars in drawn[2]:
-        _move(bars, axes, shift)
+    _move(drawn[2], axes, shift)
 
 
 def _draw_gains(axes: Axes, line: Sequence[Gain], look: dict[str, Any], shift: float, printed: bool) -> None:
@@ -198,8 +203,7 @@ def _draw_gains(axes: Axes, line: Sequence[Gain], look: dict[str, Any], shift: f
     theirs = [_printed(gain) for gain in line] if printed else []
     known = [(share, points) for share, points in zip(shares, theirs, strict=False) if points is not None]
     marks = axes.plot(*zip(*known, strict=True), color=look["color"], **PAPER_MARK) if known else []
-    for artist in [*drawn.get_children(), *marks]:
-        _move(artist, axes, shift)
+    _move([*drawn.get_children(), *marks], axes, shift)
 
 
 def _printed(gain: Gain) -> float | None:
@@ -216,40 +220,29 @@ def _errorbar(
     return axes.errorbar(xs, ys, yerr=bars, elinewidth=0.8, capsize=0, zorder=front, **look)
 
 
-def _move(artist: Artist, axes: Axes, points: float) -> None:
+def _move(artists: Iterable[Artist], axes: Axes, points: float) -> None:
     """Shift what is drawn, not its numbers; only afterwards, else the panel would not be scaled to it."""
-    artist.set_transform(offset_copy(axes.transData, axes.get_figure(root=True), x=points, units="points"))
+    shifted = offset_copy(axes.transData, axes.get_figure(root=True), x=points, units="points")
+    for artist in artists:
+        artist.set_transform(shifted)
 
 
 def _legend_handles(methods: Sequence[Method]) -> list[Line2D]:
     """Strategies by colour, then what dashes mean; where a strategy has several balances, each method by itself."""
-    balanced = [one for one in methods if one.balanced]
     keyed = {(one.strategy, one.balanced) for one in methods}
-    if len(keyed) < len(methods) or not balanced:
-        return [_handle(one.shown, _look(one, methods)) for one in methods]
-    paired = {one.strategy for one in balanced if not _alone(one, methods)}
-    if not paired:
-        return [_handle(one.shown, _look(one, methods)) for one in methods]
+    paired = {strategy for strategy, balanced in keyed if balanced and (strategy, False) in keyed}
+    if len(keyed) < len(methods) or not paired:
+        return [Line2D([], [], label=one.shown, **_look(one, methods)) for one in methods]
     handles = []
     for strategy in dict.fromkeys(one.strategy for one in methods):
         own = [one for one in methods if one.strategy == strategy]
         name = strategy_title(strategy) if strategy in paired else own[0].shown
-        handles.append(_handle(name, _look(own[-1], methods)))
+        handles.append(Line2D([], [], label=name, **_look(own[-1], methods)))
     handles.append(Line2D([], [], color=INK, linewidth=1.3, linestyle=DASHED, label="classical"))
     return [*handles, Line2D([], [], color=INK, linewidth=1.6, label="class-balanced (CB)")]
 
 
-def _alone(method: Method, methods: Sequence[Method]) -> bool:
-    return not any(one.strategy == method.strategy and not one.balanced for one in methods)
-
-
-def _handle(name: str, look: dict[str, Any]) -> Line2D:
-    return Line2D([], [], label=name, **look)
-
-
-DARK = "#4b535c"  # the grey of Random in the curves is too near that of the pool
-
-Cell = tuple[Condition, Method]
+# Class histograms, and expected against true counts.
 
 
 def histogram_figure(results: Results, grid: Sequence[Sequence[Cell]], names: Sequence[str] = ()) -> Figure:
@@ -262,7 +255,7 @@ def histogram_figure(results: Results, grid: Sequence[Sequence[Cell]], names: Se
     with mpl.rc_context(STYLE):
         figure = new_figure(FULL, 1.7 * len(grid) + (0.9 if names and _few(results, grid) else 0.5))
         panels = figure.subplots(len(grid), columns, squeeze=False)
-        for row, line, lowest in zip(panels, grid, _lowest(len(grid)), strict=True):
+        for place, (row, line) in enumerate(zip(panels, grid, strict=True)):
             rows = [_rows(results, condition, method, histogram_seed(results, line)) for condition, method in line]
             top = 1.06 * max(max(trial[-1].counts) for trial in rows)
             top = max(top, 1.06 * max(float(_pool_scaled(trial).max()) for trial in rows))
@@ -271,8 +264,11 @@ def histogram_figure(results: Results, grid: Sequence[Sequence[Cell]], names: Se
                 axes.set_ylim(0, top)
                 axes.tick_params(labelleft=axes is row[0])
                 axes.set_title(method.shown, fontweight="bold", pad=17)
-                _note(axes, f"{setting_title(condition)}; L1 score {l1_score(trial[-1].counts):.2f}")
-                if not lowest:  # all rows have the same classes
+                axes.annotate(
+                    f"{setting_title(condition)}; L1 score {l1_score(trial[-1].counts):.2f}", (0, 1),
+                    xycoords="axes fraction", xytext=(0, 5), textcoords="offset points", fontsize=NOTE,
+                )  # fmt: skip
+                if place < len(grid) - 1:  # all rows have the same classes
                     axes.set_xlabel("")
                     axes.tick_params(labelbottom=False)
             row[0].set_ylabel("labelled images")
@@ -285,16 +281,17 @@ def histogram_figure(results: Results, grid: Sequence[Sequence[Cell]], names: Se
 
 def counts_figure(results: Results, condition: Condition, methods: Sequence[Method]) -> Figure:
     """Expected against true counts of each class in each batch, one panel per method; the line is where they agree."""
-    chosen = [one for one in methods if _batches(results, condition, one)]
+    counts = {one: _mean_counts(results, condition, one) for one in methods}
+    chosen = [one for one in methods if counts[one]]
     columns = min(len(chosen), 4)
     lines = math.ceil(len(chosen) / columns)
     with mpl.rc_context(STYLE):
         figure = new_figure(FULL * max(columns, 2) / 4, FULL / 4 * lines + 0.75)
         figure.set_layout_engine("compressed")  # panels that must be square
         panels = list(figure.subplots(lines, columns, squeeze=False).flat)
-        most = 1.05 * max(_farthest(results, condition, one) for one in chosen)
+        most = 1.05 * max(float(means.max()) for one in chosen for means in counts[one])
         for place, (axes, method) in enumerate(zip(panels, chosen, strict=False)):
-            _scatter(axes, _batches(results, condition, method), most)
+            _scatter(axes, counts[method], most)
             axes.set_title(method.shown, fontweight="bold")
             axes.tick_params(labelleft=place % columns == 0)
             if place % columns == 0:
@@ -303,7 +300,7 @@ def counts_figure(results: Results, condition: Condition, methods: Sequence[Meth
                 axes.set_xlabel("expected images")
         for axes in panels[len(chosen) :]:
             axes.set_axis_off()
-        _counts_legend(figure, max(len(_batches(results, condition, one)) for one in chosen))
+        _counts_legend(figure, max(len(counts[one]) for one in chosen))
     return figure
 
 
@@ -311,10 +308,6 @@ def histogram_seed(results: Results, cells: Sequence[Cell]) -> int | None:
     """The seed that a row of histograms shows: the smallest that all its methods ran with; None if they share none."""
     common = set.intersection(*(set(results.trials[condition][method]) for condition, method in cells))
     return min(common, default=None)
-
-
-def _lowest(rows: int) -> list[bool]:
-    return [False] * (rows - 1) + [True]
 
 
 def _few(results: Results, grid: Sequence[Sequence[Cell]]) -> bool:
@@ -366,10 +359,6 @@ def _shades(colour: str, number: int) -> list[str]:
     return [to_hex(1 - share * (1 - full)) for share in np.linspace(0.42, 1.0, number)]
 
 
-def _note(axes: Axes, text: str) -> None:
-    axes.annotate(text, (0, 1), xycoords="axes fraction", xytext=(0, 5), textcoords="offset points", fontsize=NOTE)
-
-
 def _histogram_legend(figure: Figure, cycles: int) -> None:
     shades = _shades(INK, cycles)
     handles: list[Patch | Line2D] = [Patch(color=POOL, label="pool, scaled")]
@@ -379,30 +368,22 @@ def _histogram_legend(figure: Figure, cycles: int) -> None:
     legend_below(figure, handles)
 
 
-def _batches(results: Results, condition: Condition, method: Method) -> dict[int, list[Row]]:
-    """Rows with a batch, by cycle."""
+def _mean_counts(results: Results, condition: Condition, method: Method) -> list[Float64Array]:
+    """Expected and true counts of each batch, (2, C), means over seeds; in the order of cycles."""
     found: dict[int, list[Row]] = {}
     for trial in results.trials[condition][method].values():
         for cycle, row in trial.items():
             if has_counts(row):
                 found.setdefault(cycle, []).append(row)
-    return dict(sorted(found.items()))
+    return [
+        np.array([np.mean([row.expected for row in rows], axis=0), np.mean([row.realised for row in rows], axis=0)])
+        for _, rows in sorted(found.items())
+    ]
 
 
-def _farthest(results: Results, condition: Condition, method: Method) -> float:
-    """The largest number in a method's panel."""
-    return max(float(np.max(_means(rows))) for rows in _batches(results, condition, method).values())
-
-
-def _means(rows: Sequence[Row]) -> Float64Array:
-    """Expected and true counts over seeds, (2, C)."""
-    return np.array([np.mean([row.expected for row in rows], axis=0), np.mean([row.realised for row in rows], axis=0)])
-
-
-def _scatter(axes: Axes, batches: dict[int, list[Row]], most: float) -> None:
+def _scatter(axes: Axes, batches: list[Float64Array], most: float) -> None:
     axes.plot([0, most], [0, most], color=FAINT, linewidth=0.9, zorder=1)
-    for (_, rows), shade in zip(batches.items(), _shades(BLUE, len(batches)), strict=True):
-        expected, realised = _means(rows)
+    for (expected, realised), shade in zip(batches, _shades(BLUE, len(batches)), strict=True):
         size = 12 if len(expected) <= MANY_CLASSES else 5
         axes.scatter(expected, realised, s=size, color=[shade], linewidth=0, alpha=0.85, zorder=2)
     axes.set_xlim(0, most)

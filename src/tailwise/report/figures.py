@@ -60,6 +60,7 @@ ROUND = [1, 2, 2.5, 5, 10]  # steps between ticks
 MANY_CLASSES = 20
 FULL = 7.2  # inches: the width of a page of two columns
 NOTE = 7.5  # points: the smallest text
+LAST_LETTER = 0x530  # the first one after Cyrillic
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -67,11 +68,6 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure
-
-
-def panel_row(figure: Figure, panels: int) -> list[Axes]:
-    """One row of axes."""
-    return list(figure.subplots(1, panels, squeeze=False)[0])
 
 
 def legend_below(figure: Figure, handles: Sequence[Any], size: float = NOTE) -> None:
@@ -126,24 +122,26 @@ def settle(figure: Figure) -> Figure:
 def class_axis(axes: Axes, classes: int, names: Sequence[str] = ()) -> None:
     """Classes along the bottom: each one named or numbered while they fit, else a few numbers."""
     axes.set_xlim(-0.7, classes - 0.3)
+    shown = drawable_names(names, 12) if len(names) == classes else None
     if classes > MANY_CLASSES:
         axes.set_xlabel("class")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    elif len(names) == classes and all(map(_drawable, names)):
-        axes.set_xticks(range(classes), labels=[_short(name) for name in names], rotation=90)
+    elif shown is not None:
+        axes.set_xticks(range(classes), labels=shown, rotation=90)
     else:
         axes.set_xlabel("class")
         axes.set_xticks(range(classes))
 
 
-def _short(name: str, most: int = 12) -> str:
-    """A class name that fits below a bar."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+def drawable_names(names: Sequence[str], longest: int) -> list[str] | None:
+    """Class names cut to length; None where the font, which has Latin, Greek and Cyrillic, lacks a letter of any.
 
-
-def _drawable(name: str) -> bool:
-    """Whether the font has every letter: Latin, Greek and Cyrillic."""
-    return name.isprintable() and all(ord(letter) < 0x530 for letter in name)
+    >>> drawable_names(["owl", "a long name"], 6), drawable_names(["owl", "梟"], 6)
+    (['owl', 'a lon…'], None)
+    """
+    if not all(name.isprintable() and all(ord(letter) < LAST_LETTER for letter in name) for name in names):
+        return None
+    return [name if len(name) <= longest else f"{name[: longest - 1]}…" for name in names]
 
 
 def path_figure(path: BalancePath, references: Sequence[Reference] = ()) -> Figure:
@@ -158,7 +156,7 @@ def path_figure(path: BalancePath, references: Sequence[Reference] = ()) -> Figu
             ("l1 distance from the target", "l1", ORANGE),
             ("L1 score of the labelled set", "l1_score", GREEN),
         )
-        row = panel_row(figure, len(panels))
+        row = list(figure.subplots(1, len(panels), squeeze=False)[0])
         for axes, (title, name, colour) in zip(row, panels, strict=True):
             values: Float64Array = getattr(path, name)
             axes.plot(path.lam, values, color=colour, linewidth=1.6, marker="o", markersize=2.6, clip_on=False)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 
 from . import summary
-from .names import NOT_THE_PAPERS, Condition, Published, Study, data_set, published_gain
+from .names import NOT_THE_PAPERS, Condition, Method, Published, Study, data_set, published_gain
 from .summary import CLEAR, CountError, Curve, Gain, Results, Saving, mean_gains, savings
-from .tables import DASH, Cell, Grid, merge_down, number, with_spread
+from .tables import DASH, Cell, Grid, merge_down, number, plural, with_spread
 
 PAPER_TABLE = {"cifar10": "Table 1", "cifar100": "Table 2", "tinyimagenet": "Table 3"}
 MEASURE_NAMES = {
@@ -29,10 +30,13 @@ COMPARED = {"accuracy": "", "adjusted_accuracy": " adjusted", "tail_accuracy": "
 def gain_table(results: Results, study: Study, *, measure: str = "accuracy", published: bool = True) -> Grid:
     """Gains per cycle, imbalance × method, in points of accuracy (the paper's tables 1 to 3), plain or adjusted."""
     found = [gain for condition in study.conditions for gain in summary.gains(results, condition, measure)]
-    published, plain = published and measure == "accuracy", measure == "accuracy"
-    paper = {_key(gain): _published(gain, published) for gain in found}
+    plain = measure == "accuracy"
+    paper = {
+        gain: published_gain(gain.condition, gain.method, gain.cycle, gain.share) if published and plain else None
+        for gain in found
+    }
     cycles = sorted({gain.cycle for gain in found})
-    printed = {gain.cycle for gain in found if paper[_key(gain)] is not None}
+    printed = {gain.cycle for gain, theirs in paper.items() if theirs is not None}
     strange = any(one is not None and not one.same_setting for one in paper.values())
     header = ["setting", "method"]
     for cycle in cycles:
@@ -46,15 +50,13 @@ def gain_table(results: Results, study: Study, *, measure: str = "accuracy", pub
         f"gains-{stem}", title, tuple(header), _merged(lines), _gain_notes(found, bool(printed), strange),
         (*WHERE, "method", "base", "cycle", "labelled", "share", "gain_points", "paired_standard_error", "seeds",
          "verdict", "published_points", "papers_setting"),
-        tuple(_gain_record(gain, paper[_key(gain)]) for gain in found),
+        tuple(_gain_record(gain, theirs) for gain, theirs in paper.items()),
     )  # fmt: skip
 
 
 def measure_table(results: Results, study: Study, measure: str) -> Grid:
     """A measure per cycle, imbalance × method, mean ± standard deviation; accuracies in percent."""
-    found = [
-        one for condition in study.conditions for one in summary.curves(results, condition) if _known(one, measure)
-    ]
+    found = [one for condition in study.conditions for one in summary.curves(results, condition) if one.has(measure)]
     cycles = sorted({point.cycle for one in found for point in one.points})
     factor, digits = (1.0, 3) if measure == "l1_score" else (100.0, 2)
     lines = []
@@ -65,14 +67,14 @@ def measure_table(results: Results, study: Study, measure: str) -> Grid:
         ]
         lines.append([Cell(one.condition.setting), Cell(one.method.shown), *map(Cell, texts)])
     unit = "" if measure == "l1_score" else ", in percent"
-    least, most = _seed_range([point.accuracy.seeds for one in found for point in one.points])
+    seeds = _seeds_text([point.accuracy.seeds for one in found for point in one.points])
     return Grid(
         f"{measure.replace('_', '-')}-{study.stem}", f"{MEASURE_NAMES[measure]}{unit}: {study.name}",
         ("setting", "method", *_cycle_names(found, cycles)), _merged(lines),
-        (f"Mean ± standard deviation over {_seeds(least, most)}; {DASH}: no number.",),
+        (f"Mean ± standard deviation over {seeds}; {DASH}: no number.",),
         (*WHERE, "method", "cycle", "labelled", "share", "mean", "std", "seeds"),
         tuple(
-            (*_where(one.condition), one.method.label, point.cycle, point.labelled, point.share,
+            (*astuple(one.condition), one.method.label, point.cycle, point.labelled, point.share,
              point.measure(measure).mean, point.measure(measure).std, point.measure(measure).seeds)
             for one in found for point in one.points
         ),
@@ -94,7 +96,7 @@ def saving_table(results: Results, study: Study) -> Grid:
         (*WHERE, "level", "method", "labels", "reference", "reference_labels", "saved_share", "is_lower_limit",
          "seeds_ahead", "seeds"),
         tuple(
-            (*_where(one.condition), one.level, one.method.label, one.needed, one.reference.label,
+            (*astuple(one.condition), one.level, one.method.label, one.needed, one.reference.label,
              one.reference_needed, one.share, one.at_least, one.ahead, one.seeds)
             for one in found
         ),
@@ -118,7 +120,7 @@ def count_table(results: Results, study: Study, class_names: Sequence[str] = ())
         (*WHERE, "method", "cycle", "picks", "misplaced_share", "misplaced_std", "mean_absolute_error_share",
          "mean_absolute_error_std", "seeds", "farthest_class", "farthest_expected", "farthest_realised"),
         tuple(
-            (*_where(one.condition), one.method.label, one.cycle, one.picks, one.misplaced.mean, one.misplaced.std,
+            (*astuple(one.condition), one.method.label, one.cycle, one.picks, one.misplaced.mean, one.misplaced.std,
              one.absolute.mean, one.absolute.std, one.absolute.seeds, one.worst, one.worst_expected, one.worst_realised)
             for one in found
         ),
@@ -157,16 +159,10 @@ def gain_rows(results: Results) -> list[list[str]]:
 
     Accuracy at the end ± standard deviation; gains are means over all cycles ± paired standard error, in points.
     """
-    names = ["method", "accuracy at the end", *(f"gain{where}" for where in COMPARED.values()), "seeds", "balance is"]
-    rows = [[*_place_names(results), *names]]
+    titles = [f"gain{where}" for where in COMPARED.values()]
+    rows = [[*_place_columns(results), "method", "accuracy at the end", *titles, "seeds", "balance is"]]
     for condition in results.trials:
-        measured = [{gain.method: gain for gain in mean_gains(results, condition, name)} for name in COMPARED]
-        for one in summary.curves(results, condition):
-            gain, last = measured[0].get(one.method), one.last.accuracy
-            added = [_points(of[one.method]) if gain else "" for of in measured]
-            accuracy = with_spread(100 * last.mean, 100 * last.std)
-            verdict = verdict_shown(gain) if gain else ""
-            rows.append([*_place(results, condition), one.method.shown, accuracy, *added, str(last.seeds), verdict])
+        rows += _accuracy_rows(results, condition, over=None)
     return rows
 
 
@@ -176,55 +172,45 @@ def random_rows(results: Results) -> list[list[str]]:
     Means over all cycles ± paired standard error, in points; nothing but the header where there is no Random.
     """
     names = ["method", "accuracy at the end", "gain over Random", "gain adjusted", "gain on the tail", "seeds", "is"]
-    rows = [[*_place_names(results), *names]]
+    rows = [[*_place_columns(results), *names]]
     for condition in results.trials:
         base = results.find(condition, "random")
-        if base is None:
-            continue
-        found = {
-            measure: {gain.method: gain for gain in mean_gains(results, condition, measure, over=base)}
-            for measure in COMPARED
-        }
-        for one in summary.curves(results, condition):
-            last, gain = one.last.accuracy, found["accuracy"].get(one.method)
-            texts = [_points(of[one.method]) if one.method in of else "" for of in found.values()]
-            cells = [one.method.shown, with_spread(100 * last.mean, 100 * last.std), *texts, str(last.seeds)]
-            rows.append([*_place(results, condition), *cells, verdict_shown(gain) if gain else ""])
+        rows += _accuracy_rows(results, condition, over=base) if base is not None else []
+    return rows
+
+
+def _accuracy_rows(results: Results, condition: Condition, over: Method | None) -> list[list[str]]:
+    """Accuracy at the end and gains of each method: over one of them, or each balanced one over its base."""
+    place = [getattr(condition, name) for name in _place_columns(results)]
+    measured = [{gain.method: gain for gain in mean_gains(results, condition, name, over=over)} for name in COMPARED]
+    rows = []
+    for one in summary.curves(results, condition):
+        last, gain = one.last.accuracy, measured[0].get(one.method)
+        accuracy = with_spread(100 * last.mean, 100 * last.std)
+        points = [gain_points(of[one.method]) if one.method in of else "" for of in measured]
+        verdict = VERDICTS.get(gain.verdict, gain.verdict) if gain else ""
+        rows.append([*place, one.method.shown, accuracy, *points, str(last.seeds), verdict])
     return rows
 
 
 def saving_rows(results: Results) -> list[list[str]]:
     """Label savings for a terminal, the header first; nothing more where there is no Random to compare with."""
-    rows = [[*_place_names(results), "level", "method", "labels", "Random", "fewer labels", "seeds ahead"]]
+    columns = _place_columns(results)
+    rows = [[*columns, "level", "method", "labels", "Random", "fewer labels", "seeds ahead"]]
     for condition in results.trials:
-        rows += [[*_place(results, condition), *_saving_texts(one)] for one in savings(results, condition)]
+        place = [getattr(condition, name) for name in columns]
+        rows += [[*place, *_saving_texts(one)] for one in savings(results, condition)]
     return rows
 
 
-def _place_names(results: Results) -> list[str]:
-    """Where a row holds; pool and learner only where there are several."""
+def _place_columns(results: Results) -> list[str]:
+    """Attributes of a condition that say where a row holds; pool and learner only where there are several."""
     return ["pool", "learner", "setting"] if len(results.studies) > 1 else ["setting"]
 
 
-def _place(results: Results, condition: Condition) -> list[str]:
-    return [getattr(condition, name) for name in _place_names(results)]
-
-
-def verdict_shown(gain: Gain) -> str:
-    """A verdict in words."""
-    return VERDICTS.get(gain.verdict, gain.verdict)
-
-
-def _points(gain: Gain) -> str:
-    return with_spread(100 * gain.difference.mean, 100 * gain.difference.error, sign=True)
-
-
-def _key(gain: Gain) -> tuple[Condition, str, int]:
-    return gain.condition, gain.method.label, gain.cycle
-
-
-def _published(gain: Gain, wanted: bool) -> Published | None:
-    return published_gain(gain.condition, gain.method, gain.cycle, gain.share) if wanted else None
+def gain_points(gain: Gain, digits: int = 2) -> str:
+    """A gain ± its paired standard error, in points."""
+    return with_spread(100 * gain.difference.mean, 100 * gain.difference.error, digits, sign=True)
 
 
 def _by_method(found: list[Gain]) -> list[list[Gain]]:
@@ -235,23 +221,23 @@ def _by_method(found: list[Gain]) -> list[list[Gain]]:
 
 
 def _gain_line(
-    line: list[Gain], cycles: list[int], printed: set[int], paper: dict[tuple[Condition, str, int], Published | None]
+    line: list[Gain], cycles: list[int], printed: set[int], paper: dict[Gain, Published | None]
 ) -> list[Cell]:
     cells = [Cell(line[0].condition.setting), Cell(line[0].method.shown)]
     at = {gain.cycle: gain for gain in line}
     for cycle in cycles:
         gain = at.get(cycle)
-        cells.append(Cell(_points(gain), gain.verdict in VERDICTS) if gain else Cell(DASH))
+        cells.append(Cell(gain_points(gain), gain.verdict in VERDICTS) if gain else Cell(DASH))
         if cycle in printed:
-            theirs = paper[_key(gain)] if gain else None
+            theirs = paper[gain] if gain else None
             cells.append(Cell(number(theirs.points, sign=True) if theirs else DASH))
     return cells
 
 
 def _gain_notes(found: list[Gain], printed: bool, strange: bool) -> tuple[str, ...]:
-    least, most = _seed_range([gain.difference.seeds for gain in found])
+    seeds = _seeds_text([gain.difference.seeds for gain in found])
     notes = [
-        f"Mean ± paired standard error over {_seeds(least, most)}. Bold: at least {CLEAR:.0f} standard errors from "
+        f"Mean ± paired standard error over {seeds}. Bold: at least {CLEAR:.0f} standard errors from "
         "zero; all else is within noise."
     ]
     if printed:
@@ -267,15 +253,7 @@ def _gain_record(gain: Gain, theirs: Published | None) -> tuple[object, ...]:
     paper = (theirs.points, theirs.same_setting) if theirs else ("", "")
     numbers = (100 * gain.difference.mean, 100 * gain.difference.error, gain.difference.seeds)
     names = (gain.method.label, gain.base.label, gain.cycle, gain.labelled, gain.share)
-    return (*_where(gain.condition), *names, *numbers, verdict_shown(gain), *paper)
-
-
-def _where(condition: Condition) -> tuple[object, ...]:
-    return condition.pool, condition.learner, condition.setting, condition.imbalance
-
-
-def _known(one: Curve, measure: str) -> bool:
-    return any(not math.isnan(point.measure(measure).mean) for point in one.points)
+    return (*astuple(gain.condition), *names, *numbers, VERDICTS.get(gain.verdict, gain.verdict), *paper)
 
 
 def _cycle_names(found: list[Curve], cycles: list[int]) -> list[str]:
@@ -287,12 +265,10 @@ def _cycle_names(found: list[Curve], cycles: list[int]) -> list[str]:
     return names
 
 
-def _seed_range(numbers: list[int]) -> tuple[int, int]:
-    return (min(numbers), max(numbers)) if numbers else (0, 0)
-
-
-def _seeds(least: int, most: int) -> str:
-    return f"{least} to {most} seeds" if least != most else f"{most} seed{'' if most == 1 else 's'}"
+def _seeds_text(numbers: list[int]) -> str:
+    """Between how many seeds the numbers of a table are means of."""
+    least, most = min(numbers, default=0), max(numbers, default=0)
+    return f"{least} to {most} seeds" if least != most else plural(most, "seed")
 
 
 def _merged(lines: list[list[Cell]], columns: int = 1) -> tuple[tuple[Cell, ...], ...]:

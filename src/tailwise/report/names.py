@@ -19,6 +19,10 @@ from ..experiments.experiment import Row
 from ..strategies import STRATEGIES
 from ..strategies.select import PATH_COLUMNS, BalancePath
 
+PAPER_NETS = {"cifar10": "resnet18", "cifar100": "resnet18", "tinyimagenet": "resnet101"}
+FIRST_SHARE, SHARE_PER_CYCLE = 0.10, 0.05  # of the original training set
+NOT_THE_PAPERS = "not the paper's setting"
+
 
 @cache
 def report_order() -> tuple[str, ...]:
@@ -57,10 +61,6 @@ class Condition:
     setting: str
     imbalance: float
 
-    def order(self) -> tuple[str, str, float, str]:
-        """By pool and learner, then from balanced to most imbalanced, as in the paper."""
-        return (self.pool, self.learner, -self.imbalance, self.setting)
-
 
 @dataclass(frozen=True, slots=True)
 class Study:
@@ -94,11 +94,6 @@ class Method:
     def balanced(self) -> bool:
         """Whether λ is above 0."""
         return self.balance != "0"
-
-    @property
-    def base_strategy(self) -> str:
-        """The strategy whose classical form this one is measured against."""
-        return classical_form(self.strategy)
 
     @property
     def shown(self) -> str:
@@ -170,9 +165,7 @@ def file_stem(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower().replace("..", " ")).strip("-.") or "unnamed"
 
 
-PAPER_NETS = {"cifar10": "resnet18", "cifar100": "resnet18", "tinyimagenet": "resnet101"}
-FIRST_SHARE, SHARE_PER_CYCLE = 0.10, 0.05  # of the original training set
-NOT_THE_PAPERS = "not the paper's setting"
+# What the paper prints.
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +181,8 @@ def published_gain(condition: Condition, method: Method, cycle: int, share: floa
 
     Features, another net or other budgets are compared all the same, and marked.
     """
-    if not method.balanced or not is_step(condition):
+    step = condition.imbalance == 1 or condition.setting.startswith("step")  # as all pools of the paper
+    if not method.balanced or not step:
         return None
     points = published_gains().get((data_set(condition.pool), condition.imbalance, f"{method.strategy}-cb", cycle))
     return None if points is None else Published(points, same_setting(condition, cycle, share))
@@ -217,11 +211,6 @@ def same_setting(condition: Condition, cycle: int, share: float) -> bool:
     return images and budget and net == PAPER_NETS.get(data_set(condition.pool))
 
 
-def is_step(condition: Condition) -> bool:
-    """Whether the pool is balanced or thinned out by a step, as in the paper."""
-    return condition.imbalance == 1 or condition.setting.startswith("step")
-
-
 @cache
 def published_gains() -> dict[tuple[str, float, str, int], float]:
     """Points by data set, imbalance factor, method and cycle.
@@ -236,6 +225,9 @@ def published_gains() -> dict[tuple[str, float, str, int], float]:
             key = (line["dataset"], float(line["imbalance_factor"]), line["method"], cycle)
             found[key] = float(line[f"cycle_{cycle}"])
     return found
+
+
+# λ sweeps.
 
 
 @dataclass(frozen=True, slots=True)

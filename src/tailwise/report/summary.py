@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import BadInput
 from ..experiments.experiment import Row
-from .names import Condition, Method, Study, method_order, study_methods
+from .names import Condition, Method, Study, classical_form, method_order, study_methods
 
 MEASURES = ("accuracy", "adjusted_accuracy", "balanced_accuracy", "tail_accuracy", "l1_score")
 CLEAR = 2.0  # standard errors that a gain must be away from zero to be called one
@@ -61,6 +61,10 @@ class Curve:
     condition: Condition
     method: Method
     points: tuple[Point, ...]  # ascending cycles
+
+    def has(self, measure: str) -> bool:
+        """Whether there is a number at all: a balanced pool has no tail."""
+        return any(not math.isnan(point.measure(measure).mean) for point in self.points)
 
     @property
     def last(self) -> Point:
@@ -159,17 +163,15 @@ class Results:
                     "twice; report one experiment at a time"
                 )
             cycles[row.cycle] = row
-        return cls({condition: _ordered(found[condition]) for condition in sorted(found, key=Condition.order)})
+        # From balanced to most imbalanced, as in the paper.
+        in_order = sorted(found, key=lambda one: (one.pool, one.learner, -one.imbalance, one.setting))
+        return cls({condition: _ordered(found[condition]) for condition in in_order})
 
     @property
     def studies(self) -> list[Study]:
         """Pools and learners, each with its conditions from balanced to most imbalanced."""
         pairs = dict.fromkeys((condition.pool, condition.learner) for condition in self.trials)
         return [Study(*pair, tuple(one for one in self.trials if (one.pool, one.learner) == pair)) for pair in pairs]
-
-    def methods(self, condition: Condition) -> list[Method]:
-        """The methods that ran in a condition."""
-        return list(self.trials[condition])
 
     def find(self, condition: Condition, strategy: str, *, balanced: bool = False, settings: str = "") -> Method | None:
         """The method with this strategy, balanced or not; of several that with these settings, else the first."""
@@ -207,17 +209,16 @@ def curve(results: Results, condition: Condition, method: Method) -> Curve:
 
 def curves(results: Results, condition: Condition) -> list[Curve]:
     """One curve per method of a condition."""
-    return [curve(results, condition, method) for method in results.methods(condition)]
+    return [curve(results, condition, method) for method in results.trials[condition]]
 
 
 def pairs(results: Results, condition: Condition) -> list[tuple[Method, Method]]:
     """Each balanced method with its classical form, where both ran."""
     found = []
-    for method in results.methods(condition):
-        own = results.find(condition, method.base_strategy, settings=method.settings)
-        base = own if method.balanced else None
-        if base is not None:
-            found.append((method, base))
+    for method in results.trials[condition]:
+        if method.balanced:
+            base = results.find(condition, classical_form(method.strategy), settings=method.settings)
+            found += [(method, base)] if base is not None else []
     return found
 
 
@@ -243,7 +244,7 @@ def mean_gains(
     that of any one cycle. Seeds that ended early are left out.
     """
     found = []
-    compared = [(one, over) for one in results.methods(condition) if one != over] if over else pairs(results, condition)
+    compared = [(one, over) for one in results.trials[condition] if one != over] if over else pairs(results, condition)
     for method, base in compared:
         ours, theirs = results.trials[condition][method], results.trials[condition][base]
         cycles = sorted({cycle for trial in ours.values() for cycle in trial if cycle > 0})
@@ -282,8 +283,8 @@ def saving_levels(reference: Curve, others: Sequence[Curve]) -> list[float]:
     Levels that are met before the first batch say nothing and are left out.
     """
     start = max(one.points[0].accuracy.mean for one in (reference, *others))
-    own, best = _peak(reference), max(_peak(one) for one in (reference, *others))
-    wholes = sorted({math.floor(round(100 * peak, 9)) / 100 for peak in (own, best)})
+    peaks = [max(point.accuracy.mean for point in one.points) for one in (reference, *others)]
+    wholes = sorted({math.floor(round(100 * peak, 9)) / 100 for peak in (peaks[0], max(peaks))})
     return [level for level in wholes if level > start]
 
 
@@ -296,14 +297,14 @@ def savings(results: Results, condition: Condition, reference: str = "random") -
     if against is None:
         return []
     base = curve(results, condition, against)
-    others = [curve(results, condition, one) for one in results.methods(condition) if one != against]
+    others = [curve(results, condition, one) for one in results.trials[condition] if one != against]
     return [_saving(results, one, base, level) for level in saving_levels(base, others) for one in others]
 
 
 def count_errors(results: Results, condition: Condition) -> list[CountError]:
     """Expected against true class counts of each batch, method by method and cycle by cycle."""
     found = []
-    for method in results.methods(condition):
+    for method in results.trials[condition]:
         trials = results.trials[condition][method].values()
         for cycle in sorted({cycle for trial in trials for cycle in trial}):
             chosen = [trial[cycle] for trial in trials if cycle in trial and has_counts(trial[cycle])]
@@ -366,32 +367,24 @@ def _gain(
     return Gain(condition, method, base, cycle, labelled, share, band(differences))
 
 
-def _peak(one: Curve) -> float:
-    return max(point.accuracy.mean for point in one.points)
-
-
 def _saving(results: Results, one: Curve, base: Curve, level: float) -> Saving:
     trials = results.trials[one.condition]
     ours, theirs = trials[one.method], trials[base.method]
     common = sorted(ours.keys() & theirs.keys())
-    ahead = sum(_sooner(_trial_needs(ours[seed], level), _trial_needs(theirs[seed], level)) for seed in common)
+    ahead = 0
+    for seed in common:
+        mine, reference = (
+            labels_needed([row.labelled for row in rows], [row.accuracy for row in rows], level)
+            for rows in (ours[seed].values(), theirs[seed].values())
+        )
+        ahead += not math.isnan(mine) and (math.isnan(reference) or mine < reference)
+    needed, reference_needed = (
+        labels_needed([point.labelled for point in each.points], [point.accuracy.mean for point in each.points], level)
+        for each in (one, base)
+    )
     return Saving(
-        one.condition, one.method, base.method, level, _needs(one, level), _needs(base, level), base.last.labelled,
-        ahead, len(common),
-    )  # fmt: skip
-
-
-def _needs(one: Curve, level: float) -> float:
-    return labels_needed([p.labelled for p in one.points], [p.accuracy.mean for p in one.points], level)
-
-
-def _trial_needs(trial: dict[int, Row], level: float) -> float:
-    rows = trial.values()
-    return labels_needed([row.labelled for row in rows], [row.accuracy for row in rows], level)
-
-
-def _sooner(mine: float, theirs: float) -> bool:
-    return not math.isnan(mine) and (math.isnan(theirs) or mine < theirs)
+        one.condition, one.method, base.method, level, needed, reference_needed, base.last.labelled, ahead, len(common)
+    )
 
 
 def _count_error(condition: Condition, method: Method, cycle: int, rows: list[Row]) -> CountError:

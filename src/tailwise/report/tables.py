@@ -31,6 +31,8 @@ LATEX = {
 LATEX_TABLE = str.maketrans(LATEX)
 MARKDOWN_TABLE = str.maketrans({"|": r"\|", "*": r"\*", "<": "&lt;", ">": "&gt;", "`": r"\`", "\n": " "})
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+PICK_SUFFIXES = (".csv", ".parquet", ".npy")
+PATH_SUFFIXES = (".png", ".svg", ".pdf", ".csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,10 @@ class Grid:
 
 def markdown(grid: Grid) -> str:
     """A Markdown table with its caption above and its notes below."""
+    header = [_markdown(Cell(name)) for name in grid.header]
     rules = ["---"] * grid.words + ["---:"] * (len(grid.header) - grid.words)
-    lines = [f"**{grid.title.translate(MARKDOWN_TABLE)}**", "", _bars([_markdown(Cell(name)) for name in grid.header])]
-    lines += [_bars(rules), *(_bars([_markdown(cell) for cell in row]) for row in grid.body), ""]
+    rows = [header, rules, *([_markdown(cell) for cell in row] for row in grid.body)]
+    lines = [f"**{grid.title.translate(MARKDOWN_TABLE)}**", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
     lines += [f"{note.translate(MARKDOWN_TABLE)}  " for note in grid.notes]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -104,7 +107,16 @@ def html(grid: Grid) -> str:
 
 def tidy_csv(grid: Grid) -> bytes:
     """One record per line; NaN is empty, and no text can be taken for a formula."""
-    return csv_bytes(grid.columns, [[_tidy(value) for value in record] for record in grid.records])
+    records = []
+    for record in grid.records:
+        cells: list[object] = []
+        for value in record:
+            if isinstance(value, float):
+                cells.append("" if math.isnan(value) else round(value, 10))
+            else:
+                cells.append(f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value)
+        records.append(cells)
+    return csv_bytes(grid.columns, records)
 
 
 def escape_latex(text: str) -> str:
@@ -139,6 +151,15 @@ def with_spread(mean: float, spread: float, digits: int = 2, *, sign: bool = Fal
     return f"{number(mean, digits, sign=sign)} ± {number(spread, digits)}" if not math.isnan(mean) else DASH
 
 
+def plural(count: int, word: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "seed"), plural(1200, "seed")
+    ('1 seed', '1,200 seeds')
+    """
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
 def merge_down(rows: Sequence[tuple[str, ...]], columns: int = 1) -> list[tuple[str, ...]]:
     """Leave out leading texts that stand in the row above already.
 
@@ -151,10 +172,6 @@ def merge_down(rows: Sequence[tuple[str, ...]], columns: int = 1) -> list[tuple[
         merged.append(("",) * columns + tuple(row[columns:]) if same else tuple(row))
         above = tuple(row[:columns])
     return merged
-
-
-def _bars(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _markdown(cell: Cell) -> str:
@@ -173,12 +190,7 @@ def _html(tag: str, cell: Cell, right: bool) -> str:
     return f'<{tag} class="n">{text}</{tag}>' if right else f"<{tag}>{text}</{tag}>"
 
 
-def _tidy(value: object) -> object:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else round(value, 10)
-    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
-        return f"'{value}"
-    return value
+# What is registered: the tables of the docs and of the command line.
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +289,7 @@ def _listing(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| `{name}` | {' | '.join(rest)} |" for name, *rest in rows)])
 
 
-PICK_SUFFIXES = (".csv", ".parquet", ".npy")
-FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
-PATH_SUFFIXES = (*FIGURE_SUFFIXES, ".csv")
+# Files of picks and sweeps.
 
 
 def check_writable(path: Path, suffixes: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ from tailwise.learners.features import FeatureCache
 from tailwise.report.campaign_figures import (
     DARK,
     LIGHT,
-    campaign_plates,
+    campaign_figure_specs,
     few,
     name_classes,
     new_page,
@@ -31,7 +31,7 @@ from tailwise.report.campaign_figures import (
     shown_names,
 )
 from tailwise.report.campaign_page import write_campaign_report
-from tailwise.report.campaign_story import Story, read_story, stamp
+from tailwise.report.campaign_summary import CampaignSummary, format_time, read_summary
 
 VOID = {"meta", "img", "br", "source"}
 AT = 1_800_000_000_000_000
@@ -104,8 +104,8 @@ class Gallery:
             self.say(picks)
             self.say(picks[::3], "böb <script>")
 
-    def story(self) -> Story:
-        return read_story(self.ledger, at=AT)
+    def summary(self) -> CampaignSummary:
+        return read_summary(self.ledger, at=AT)
 
 
 @pytest.fixture
@@ -148,23 +148,23 @@ def test_the_numbers_are_those_of_the_ledger(gallery: Gallery) -> None:
     gallery.say([1, 2, 3])
     gallery.live(3)
     gallery.say([5], "cy", cls=2)
-    story = gallery.story()
-    for one in story.rounds:
+    summary = gallery.summary()
+    for one in summary.rounds:
         picks = [pick.image for pick in round_picks(gallery.ledger, one.id)]
         literal = np.bincount(gallery.truth[np.array(picks) - 1], minlength=5)[1:]
         assert one.realised.tolist() == literal.tolist()
-    assert story.by_round.sum(axis=0).tolist() == story.counts.tolist()
-    assert story.by_round[0].sum() in (3, 4)  # what was labelled outside of rounds
+    assert summary.by_round.sum(axis=0).tolist() == summary.counts.tolist()
+    assert summary.by_round[0].sum() in (3, 4)  # what was labelled outside of rounds
     why = list_rounds(gallery.ledger)[-1].why
-    assert story.rounds[-1].expected.tolist() == why["expected_counts"]
-    assert (story.rounds[-1].gap, story.rounds[-1].lam) == (why["gap"], why["lam"])
-    people = {one.name: one for one in story.people}
+    assert summary.rounds[-1].expected.tolist() == why["expected_counts"]
+    assert (summary.rounds[-1].gap, summary.rounds[-1].lam) == (why["gap"], why["lam"])
+    people = {one.name: one for one in summary.people}
     assert (people["ann"].labels, people["ann"].seconds, people["ann"].first) == (63, 2.5, AT)
-    assert story.agreement.alpha.value == 1.0
+    assert summary.agreement.alpha.value == 1.0
     path = write_campaign_report(gallery.ledger, at=AT)
     with (path.parent / "tables" / "classes.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["labels"]) for row in rows] == story.counts.tolist()
+    assert [int(row["labels"]) for row in rows] == summary.counts.tolist()
 
 
 def test_the_same_moment_gives_the_same_bytes(gallery: Gallery) -> None:
@@ -212,12 +212,12 @@ def test_classes_in_letters_that_the_font_lacks_are_numbered_as_in_the_table(tmp
 def test_many_classes_and_rounds_are_drawn(tmp_path: Path) -> None:
     gallery = Gallery(tmp_path / "campaign", [f"class {number}" for number in range(26)], images=500)
     gallery.live(7, budget=30)
-    plates = campaign_plates(gallery.story())
-    assert [plate.name for plate in plates] == ["learning-curve", "class-balance", "expected-realised", "confusion"]
-    for plate in plates:
-        figure = plate.draw(DARK)
+    specs = campaign_figure_specs(gallery.summary())
+    assert [spec.name for spec in specs] == ["learning-curve", "class-balance", "expected-realised", "confusion"]
+    for spec in specs:
+        figure = spec.draw(DARK)
         assert figure.get_facecolor()[:3] != (1.0, 1.0, 1.0)
-    assert len(plates[2].draw(LIGHT).axes) == 6  # the last six rounds
+    assert len(specs[2].draw(LIGHT).axes) == 6  # the last six rounds
     gallery.ledger.close()
 
 
@@ -226,7 +226,7 @@ def test_retired_classes_keep_their_labels_in_the_table(gallery: Gallery) -> Non
     retire_class(gallery.ledger, "kite")
     page = read_page(write_campaign_report(gallery.ledger, at=AT))
     assert "kite (retired)" in page.text
-    assert len(gallery.story().classes) == 3
+    assert len(gallery.summary().classes) == 3
 
 
 def test_agreement_that_cannot_be_measured_says_why(gallery: Gallery) -> None:
@@ -245,16 +245,16 @@ def test_a_folder_that_cannot_be_made_is_an_error(gallery: Gallery, tmp_path: Pa
 
 def test_drawn_bars_are_the_labels(gallery: Gallery) -> None:
     gallery.live(2)
-    story = gallery.story()
-    axes = campaign_plates(story)[1].draw(LIGHT).axes[0]
+    summary = gallery.summary()
+    axes = campaign_figure_specs(summary)[1].draw(LIGHT).axes[0]
     tops = [bar.get_y() + bar.get_height() for bar in axes.patches]
-    assert max(tops) == story.counts.max()
+    assert max(tops) == summary.counts.max()
     assert [label.get_text() for label in axes.get_xticklabels()] == ["owl", "kite", "<i>wren</i>", "never seen"]
 
 
 def test_small_parts() -> None:
-    assert stamp(None) == "–"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", stamp(AT))
+    assert format_time(None) == "–"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", format_time(AT))
     assert [place for place, _ in few([(number, "") for number in range(30)], 4)] == [0, 10, 19, 29]
     shades = shades_of("#000000", 3, LIGHT)
     assert shades[-1] == "#000000"

@@ -25,7 +25,7 @@ def results(make_rows: RowMaker) -> Results:
 
 def whole(results: Results, measure: str = "accuracy") -> Figure:
     study = results.studies[0]
-    return curve_figure(results, study, results.methods(study.conditions[0]), measure)
+    return curve_figure(results, study, list(results.trials[study.conditions[0]]), measure)
 
 
 def legend(figure: Figure) -> list[str]:
@@ -36,7 +36,7 @@ def test_one_panel_per_imbalance_shows_the_numbers(results: Results) -> None:
     figure = whole(results)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["IF 1, balanced", "IF 0.1, step"]
     condition = results.studies[0].conditions[1]
-    for container, method in zip(figure.axes[1].containers, results.methods(condition), strict=True):
+    for container, method in zip(figure.axes[1].containers, list(results.trials[condition]), strict=True):
         points = curve(results, condition, method).points
         line, _, (bars,) = container
         np.testing.assert_allclose(line.get_xdata().astype(float), [point.share for point in points])
@@ -47,7 +47,7 @@ def test_one_panel_per_imbalance_shows_the_numbers(results: Results) -> None:
 
 def test_classical_is_dashed_and_balanced_solid_in_the_colour_of_the_strategy(results: Results) -> None:
     lines = [container[0] for container in whole(results).axes[0].containers]
-    methods = results.methods(results.studies[0].conditions[0])
+    methods = list(results.trials[results.studies[0].conditions[0]])
     for line, method in zip(lines, methods, strict=True):
         assert line.get_color() == COLOURS[report_order().index(method.strategy)]
         assert (line.get_linestyle() == "-") is method.balanced

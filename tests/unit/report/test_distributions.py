@@ -17,7 +17,7 @@ METHODS = [("random", "0"), ("entropy", "0"), ("entropy", "auto")]
 
 def cells(results: Results) -> list[tuple[Condition, Method]]:
     (condition,) = results.trials
-    return [(condition, method) for method in results.methods(condition)]
+    return [(condition, method) for method in list(results.trials[condition])]
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def test_histograms_of_a_row_share_a_seed(make_rows: RowMaker) -> None:
 
 def test_dots_are_expected_and_true_counts_over_seeds(results: Results) -> None:
     (condition,) = results.trials
-    figure = counts_figure(results, condition, results.methods(condition))
-    method = results.methods(condition)[2]
+    figure = counts_figure(results, condition, list(results.trials[condition]))
+    method = list(results.trials[condition])[2]
     rows = [trial[1] for trial in results.trials[condition][method].values()]
     dots = figure.axes[2].collections[1].get_offsets()
     np.testing.assert_allclose(dots[:, 0], np.mean([row.expected for row in rows], axis=0))

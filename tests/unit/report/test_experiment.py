@@ -14,8 +14,8 @@ import pytest
 
 from tailwise.errors import BadFile
 from tailwise.experiments.experiment import Row
-from tailwise.report.atlas import atlas, histogram_condition
 from tailwise.report.experiment import chance_sentence, gain_findings, saving_findings, write_report
+from tailwise.report.figure_specs import figure_specs, histogram_condition
 from tailwise.report.figures import path_figure, settle
 from tailwise.report.names import PoolSweep, Reference, file_stem, sweep_of
 from tailwise.report.summary import Results
@@ -125,7 +125,7 @@ def test_the_same_rows_in_any_order_give_the_same_bytes(make_rows: RowMaker, tmp
 def test_figures_that_cannot_be_drawn_are_named_with_what_they_need(make_rows: RowMaker) -> None:
     results = Results.of(make_rows(factors=(1.0,), methods=SMALL[:2], seeds=(0,)))
     missing = {
-        plate.name.removesuffix("-cifar10-resnet18"): plate.missing for plate in atlas(results) if not plate.draw
+        spec.name.removesuffix("-cifar10-resnet18"): spec.missing for spec in figure_specs(results) if not spec.draw
     }
     assert missing == {
         "balance-path": "a λ sweep on the model of cycle 0",
@@ -141,9 +141,9 @@ def test_with_every_method_every_figure_of_the_paper_is_there(
     make_rows: RowMaker, every_method: tuple[tuple[str, str], ...]
 ) -> None:
     results = Results.of(make_rows(methods=every_method, seeds=(0, 1)))
-    plates = atlas(results, [sweep()])
-    assert [plate.title for plate in plates if not plate.draw] == []
-    text = " ".join(plate.title for plate in plates)
+    specs = figure_specs(results, [sweep()])
+    assert [spec.title for spec in specs if not spec.draw] == []
+    text = " ".join(spec.title for spec in specs)
     for name in ("Fig. 2", "Fig. 3", "Fig. 4", "Fig. 5", "Supp. B", "Supp. C", "Supp. D", "Tables 1"):
         assert name in text
     assert histogram_condition(results.studies[0]).imbalance == 0.3
@@ -155,14 +155,14 @@ MANY = [(name, balance) for name in ("entropy", "kcenter", "vaal", "bald", "marg
 @pytest.mark.parametrize("methods", [SMALL, [*SMALL, ("kcenter", "0"), ("entropy", "0.6")], [("random", "0"), *MANY]])
 def test_no_figure_is_cut_at_its_edge(make_rows: RowMaker, methods: list[tuple[str, str]]) -> None:
     results = Results.of(make_rows(factors=(0.3,), methods=methods, seeds=(0, 1)))
-    for plate in atlas(results, [sweep()]):
-        if plate.draw:
-            figure = settle(plate.draw())
+    for spec in figure_specs(results, [sweep()]):
+        if spec.draw:
+            figure = settle(spec.draw())
             drawn, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
-            assert drawn.x0 >= -0.01, plate.name
-            assert drawn.y0 >= -0.01, plate.name
-            assert drawn.x1 <= width + 0.01, plate.name
-            assert drawn.y1 <= height + 0.01, plate.name
+            assert drawn.x0 >= -0.01, spec.name
+            assert drawn.y0 >= -0.01, spec.name
+            assert drawn.x1 <= width + 0.01, spec.name
+            assert drawn.y1 <= height + 0.01, spec.name
 
 
 def test_the_page_says_what_is_missing(report: Path) -> None:

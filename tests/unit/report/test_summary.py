@@ -121,9 +121,9 @@ def test_pseudo_labels_are_measured_against_entropy(template: Row) -> None:
 def test_several_balances_of_a_strategy_are_told_apart(template: Row) -> None:
     rows = [row for balance in ("0", "0.6", "auto") for row in trial(template, "entropy", balance, 0, [0.5, 0.6])]
     results = Results.of(rows)
-    labels = [method.label for method in results.methods(only(results))]
+    labels = [method.label for method in list(results.trials[only(results)])]
     assert labels == ["entropy", "entropy-cb (auto)", "entropy-cb (0.6)"]
-    assert [method.shown for method in results.methods(only(results))][1] == "Entropy-CB (auto)"
+    assert [method.shown for method in list(results.trials[only(results)])][1] == "Entropy-CB (auto)"
     assert {gain.base.label for gain in gains(results, only(results))} == {"entropy"}
 
 
@@ -134,7 +134,7 @@ def test_several_settings_of_a_strategy_are_told_apart_and_measured_against_thei
             made = trial(template, "kcenter", balance, 0, [0.5, last])
             rows += [replace(row, settings=settings) for row in made]
     results = Results.of(rows)
-    shown = [method.shown for method in results.methods(only(results))]
+    shown = [method.shown for method in list(results.trials[only(results)])]
     assert len(set(shown)) == 9
     assert shown[:3] == ["KCenter", "KCenter (parts 4)", "KCenter (parts 8)"]
     assert "KCenter-CB (λ = 0.6, parts 4)" in shown
@@ -151,7 +151,7 @@ def test_settings_that_all_methods_of_a_strategy_share_are_not_shown(template: R
         for balance in ("0", "auto")
         for row in trial(template, "kcenter", balance, 0, [0.5])
     ]
-    assert [one.shown for one in Results.of(rows).methods(only(Results.of(rows)))] == ["KCenter", "KCenter-CB"]
+    assert [one.shown for one in Results.of(rows).trials[only(Results.of(rows))]] == ["KCenter", "KCenter-CB"]
 
 
 def test_one_balance_needs_no_telling_apart_even_where_pools_differ(template: Row) -> None:
@@ -247,7 +247,7 @@ def test_the_order_of_the_rows_does_not_matter(make_rows: RowMaker) -> None:
     for condition in one.trials:
         assert gains(one, condition) == gains(two, condition)
         assert savings(one, condition) == savings(two, condition)
-        labels = [method.label for method in two.methods(condition)]
+        labels = [method.label for method in two.trials[condition]]
         assert labels == ["random", "entropy", "entropy-cb", "kcenter", "kcenter-cb", "vaal", "vaal-cb"]
 
 

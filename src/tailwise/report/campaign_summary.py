@@ -22,7 +22,7 @@ MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RoundStory:
+class RoundSummary:
     """One round, as it was chosen and as it came out.
 
     Attributes
@@ -70,12 +70,12 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Story:
+class CampaignSummary:
     """A campaign at one moment.
 
     Attributes
     ----------
-    classes: those in use, (C,); `retired` those that are not.
+    classes: those in use, (C,), with their names and their labels; `retired` those that are not.
     by_round: (R + 1, C) labels by the round of their image; row 0 is outside of rounds.
     """
 
@@ -86,44 +86,38 @@ class Story:
     settings: Settings
     status: Status
     classes: tuple[ClassRow, ...]
+    class_names: tuple[str, ...]
+    counts: IntArray
     retired: tuple[ClassRow, ...]
-    rounds: tuple[RoundStory, ...]
+    rounds: tuple[RoundSummary, ...]
     by_round: IntArray
     people: tuple[Person, ...]
     agreement: AnnotatorAgreement
     curve: Curve | None
     advice: Advice
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """(C,)."""
-        return tuple(one.name for one in self.classes)
 
-    @property
-    def counts(self) -> IntArray:
-        """Labels per class in use, (C,)."""
-        return np.array([self.status.labels.get(one.id, 0) for one in self.classes], dtype=np.int64)
-
-
-def read_story(campaign: HasLedger | Ledger, *, at: int, report: Progress = no_progress) -> Story:
+def read_summary(campaign: HasLedger | Ledger, *, at: int, report: Progress = no_progress) -> CampaignSummary:
     """Read and measure everything; `at` is the moment of the report, in microseconds since 1970."""
     ledger = ledger_of(campaign)
     facts = gather(ledger, report=report)
-    settings = read_settings(ledger)
+    settings, status = read_settings(ledger), read_status(ledger)
     everything = list_classes(ledger, retired=True)
     classes = tuple(one for one in everything if not one.retired)
     rounds = list_rounds(ledger)
     by_round = _labels_by_round(ledger, rounds, classes)
-    return Story(
+    return CampaignSummary(
         name=settings.name or ledger.folder.name,
         key=read_meta(ledger, "campaign") or "",
         created=int(read_meta(ledger, "created") or 0),
         at=at,
         settings=settings,
-        status=read_status(ledger),
+        status=status,
         classes=classes,
+        class_names=tuple(one.name for one in classes),
+        counts=np.array([status.labels.get(one.id, 0) for one in classes], dtype=np.int64),
         retired=tuple(one for one in everything if one.retired),
-        rounds=tuple(_round_story(ledger, one, classes, by_round[one.id], facts.curve) for one in rounds),
+        rounds=tuple(_round_summary(ledger, one, classes, by_round[one.id], facts.curve) for one in rounds),
         by_round=by_round,
         people=tuple(_people(ledger)),
         agreement=annotator_agreement(ledger),
@@ -132,10 +126,10 @@ def read_story(campaign: HasLedger | Ledger, *, at: int, report: Progress = no_p
     )
 
 
-def stamp(moment: int | None) -> str:
+def format_time(moment: int | None) -> str:
     """A moment as people read it, in UTC.
 
-    >>> stamp(1_700_000_000_000_000), stamp(None)
+    >>> format_time(1_700_000_000_000_000), format_time(None)
     ('2023-11-14 22:13 UTC', '–')
     """
     return "–" if moment is None else f"{datetime.fromtimestamp(moment / MICROSECONDS, UTC):%Y-%m-%d %H:%M} UTC"
@@ -155,14 +149,14 @@ def _labels_by_round(ledger: Ledger, rounds: list[Round], classes: tuple[ClassRo
     return table
 
 
-def _round_story(
+def _round_summary(
     ledger: Ledger, one: Round, classes: tuple[ClassRow, ...], realised: IntArray, curve: Curve | None
-) -> RoundStory:
+) -> RoundSummary:
     how_far = progress(ledger, one.id)
     why, names = one.why, {klass.id: klass.name for klass in classes}
     points = {point.round_id: point for point in curve.points} if curve is not None else {}
     point = points.get(one.id)
-    return RoundStory(
+    return RoundSummary(
         one.id, one.opened_at, one.closed_at, how_far.images, how_far.done, one.strategy, one.balance,
         str(why.get("status") or "–"), bool(why.get("cold_start")), _by_class(why, "expected_counts", classes),
         _by_class(why, "target", classes), realised, _number(why, "lam"), _number(why, "gap"), _number(why, "l1"),

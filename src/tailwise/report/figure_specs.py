@@ -1,13 +1,13 @@
-"""Which figures an experiment supports: results and sweeps in; plates, drawn or named as missing, out.
+"""Which figures an experiment supports: results and sweeps in; one `FigureSpec` per figure out.
 
-A plate knows what the paper calls it, what it shows, and what rows it would need.
+A spec says what the paper calls the figure and what it shows, and draws it, or says which rows are missing.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from matplotlib.figure import Figure
 
@@ -34,8 +34,8 @@ DASHES = "Dashed and hollow: classical; solid and filled: class-balanced."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plate:
-    """A figure of the report, or why it is missing."""
+class FigureSpec:
+    """A figure of the report that can be drawn, or what it would need."""
 
     name: str  # the stem of its files
     title: str
@@ -44,69 +44,72 @@ class Plate:
     missing: str = ""  # what would be needed
 
 
-def atlas(
+def figure_specs(
     results: Results, sweeps: Sequence[PoolSweep] = (), *, published: bool = True,
     class_names: Mapping[str, Sequence[str]] | None = None,
-) -> list[Plate]:  # fmt: skip
-    """Every plate: those of the sweeps, then those of each study, in the order of the paper."""
-    plates = sweep_plates(sweeps)
+) -> list[FigureSpec]:  # fmt: skip
+    """All figures: those of the sweeps, then those of each study, in the order of the paper."""
+    specs = sweep_specs(sweeps)
     for study in results.studies:
         names = (class_names or {}).get(study.pool, ())
-        plates += [
-            *curve_plates(results, study),
-            *gain_plates(results, study, published=published),
-            *measure_plates(results, study),
-            *histogram_plates(results, study, names),
-            *supplement_plates(results, study, names),
-            *counts_plates(results, study),
+        specs += [
+            *curve_specs(results, study),
+            *gain_specs(results, study, published=published),
+            *measure_specs(results, study),
+            *histogram_specs(results, study, names),
+            *supplement_specs(results, study, names),
+            *counts_specs(results, study),
         ]
-    return plates
+    return specs
 
 
-def sweep_plates(sweeps: Sequence[PoolSweep]) -> list[Plate]:
+def sweep_specs(sweeps: Sequence[PoolSweep]) -> list[FigureSpec]:
     """Fig. 4, once for each setting of a pool: of several sweeps (seeds) the first is shown."""
     if not sweeps:
-        return [Plate("balance-path", "What balance costs (Fig. 4)", "", None, "a λ sweep on the model of cycle 0")]
+        return [
+            FigureSpec("balance-path", "What balance costs (Fig. 4)", "", None, "a λ sweep on the model of cycle 0")
+        ]
     first: dict[str, PoolSweep] = {}
     for sweep in sweeps:
         first.setdefault(file_stem(f"balance-path-{sweep.pool}-{sweep.setting}"), sweep)
-    return [_sweep_plate(sweep, stem) for stem, sweep in first.items()]
+    specs = []
+    for stem, sweep in first.items():
+        caption = (
+            "Informativeness of the batch, l1 distance of its expected counts from the target, and L1 score of the "
+            f"labelled set, against λ; model of cycle 0. The rule takes λ = {sweep.path.chosen:.3g}."
+        )
+        title = f"What balance costs (Fig. 4): {sweep.pool}, {sweep.setting}"
+        specs.append(FigureSpec(stem, title, caption, partial(path_figure, sweep.path, sweep.references)))
+    return specs
 
 
-def _sweep_plate(sweep: PoolSweep, stem: str) -> Plate:
-    caption = (
-        "Informativeness of the batch, l1 distance of its expected counts from the target, and L1 score of the "
-        f"labelled set, against λ; model of cycle 0. The rule takes λ = {sweep.path.chosen:.3g}."
-    )
-    title = f"What balance costs (Fig. 4): {sweep.pool}, {sweep.setting}"
-    return Plate(stem, title, caption, lambda: path_figure(sweep.path, sweep.references))
-
-
-def curve_plates(results: Results, study: Study) -> list[Plate]:
+def curve_specs(results: Results, study: Study) -> list[FigureSpec]:
     """Fig. 5 and 6, Supp. A: the paper's strategies; then any others, with Random."""
-    there = _strategies(results, study)
+    there = dict.fromkeys(one.strategy for one in _methods(results, study))
     main = [one for one in MAIN if one in there]
     others = [one for one in there if one not in (*MAIN, PSEUDO, "coreset")]
     caption = (
         f"Accuracy on the test set against the share of the original training set that is labelled. {DASHES} {BARS}"
     )
-    plates = []
+    specs = []
     if main:
         title = f"Learning curves (Fig. 5, 6, Supp. A): {study.name}"
-        plates.append(_curve_plate(results, study, "accuracy", title, caption, main))
+        specs.append(_curve_spec(results, study, "accuracy", title, caption, main))
     if others:
         shown = [*(["random"] if "random" in there else []), *others]
         title = f"Learning curves of further strategies: {study.name}"
-        plates.append(_curve_plate(results, study, "accuracy-others", title, caption, shown))
-    return plates
+        specs.append(_curve_spec(results, study, "accuracy-others", title, caption, shown))
+    return specs
 
 
-def gain_plates(results: Results, study: Study, *, published: bool) -> list[Plate]:
+def gain_specs(results: Results, study: Study, *, published: bool) -> list[FigureSpec]:
     """Tables 1 to 3 as a figure."""
     found = [gain for condition in study.conditions for gain in gains(results, condition)]
     title, stem = f"What balance adds (Tables 1 to 3): {study.name}", f"gains-{study.stem}"
     if not found:
-        return [Plate(stem, title, "", None, "a strategy that ran both with and without balance on the same seeds")]
+        return [
+            FigureSpec(stem, title, "", None, "a strategy that ran both with and without balance on the same seeds")
+        ]
     caption = (
         "Accuracy of the balanced method less that of its base, in points, ± one paired standard error over seeds."
     )
@@ -114,12 +117,13 @@ def gain_plates(results: Results, study: Study, *, published: bool) -> list[Plat
     if any(printed):
         same = all(one is None or one.same_setting for one in printed)
         caption += f" Short dashes: the numbers printed in the paper{'' if same else f' ({NOT_THE_PAPERS})'}."
-    return [Plate(stem, title, caption, lambda: gain_figure(results, study, published=published))]
+    return [FigureSpec(stem, title, caption, lambda: gain_figure(results, study, published=published))]
 
 
-def measure_plates(results: Results, study: Study) -> list[Plate]:
+def measure_specs(results: Results, study: Study) -> list[FigureSpec]:
     """L1 score, accuracy on the tail, and accuracy of adjusted decisions."""
-    main = [one for one in MAIN if one in _strategies(results, study)] or _strategies(results, study)
+    there = dict.fromkeys(one.strategy for one in _methods(results, study))
+    main = [one for one in MAIN if one in there] or list(there)
     captions = {
         "l1_score": (
             "Balance of the labelled set",
@@ -132,18 +136,18 @@ def measure_plates(results: Results, study: Study) -> list[Plate]:
             f"{DASHES} {BARS}",
         ),
     }
-    plates = []
+    specs = []
     for measure, (title, caption) in captions.items():
         name = measure.replace("_", "-")
-        if not _measured(results, study, measure):
+        if not any(one.has(measure) for condition in study.conditions for one in curves(results, condition)):
             needs = "a pool with a tail"
-            plates.append(Plate(f"{name}-{study.stem}", f"{title}: {study.name}", "", None, needs))
+            specs.append(FigureSpec(f"{name}-{study.stem}", f"{title}: {study.name}", "", None, needs))
         else:
-            plates.append(_curve_plate(results, study, name, f"{title}: {study.name}", caption, main, measure))
-    return plates
+            specs.append(_curve_spec(results, study, name, f"{title}: {study.name}", caption, main, measure))
+    return specs
 
 
-def histogram_plates(results: Results, study: Study, names: Sequence[str]) -> list[Plate]:
+def histogram_specs(results: Results, study: Study, names: Sequence[str]) -> list[FigureSpec]:
     """Fig. 2 and 3."""
     condition = histogram_condition(study)
     wanted = (
@@ -156,55 +160,54 @@ def histogram_plates(results: Results, study: Study, names: Sequence[str]) -> li
             (("entropy", False), ("entropy", True), ("kcenter", False), ("kcenter", True)),
         ),
     )  # fmt: skip
-    plates = []
+    specs = []
     for name, title, keys in wanted:
         cells = [(condition, one) for one in (results.find(condition, s, balanced=b) for s, b in keys) if one]
-        plate = f"{name}-{study.stem}", f"{title}: {study.name}, {condition.setting}"
+        spec = f"{name}-{study.stem}", f"{title}: {study.name}, {condition.setting}"
         missing = _missing(results, condition, keys)
         if len(cells) < 2 or histogram_seed(results, cells) is None:
-            plates.append(Plate(*plate, "", None, missing or "one seed that all its methods ran with"))
+            specs.append(FigureSpec(*spec, "", None, missing or "one seed that all its methods ran with"))
         else:
-            plates.append(
-                _histogram_plate(results, *plate, [cells], names, f" Left out: {missing}." if missing else "")
-            )
-    return plates
+            specs.append(_histogram_spec(results, *spec, [cells], names, f" Left out: {missing}." if missing else ""))
+    return specs
 
 
-def supplement_plates(results: Results, study: Study, names: Sequence[str]) -> list[Plate]:
+def supplement_specs(results: Results, study: Study, names: Sequence[str]) -> list[FigureSpec]:
     """Supp. B (pseudo-labels), Supp. C (CoreSet) and Supp. D (class distributions)."""
-    there = _strategies(results, study)
+    there = dict.fromkeys(one.strategy for one in _methods(results, study))
     opening = "Accuracy against the share labelled. "
     found = []
     title, stem = f"Softmax against pseudo-labels (Supp. B): {study.name}", f"pseudo-label-{study.stem}"
     if PSEUDO in there and "entropy" in there:
         found.append(
-            _curve_plate(results, study, "pseudo-label", title, opening + DASHES + " " + BARS, ["entropy", PSEUDO])
+            _curve_spec(results, study, "pseudo-label", title, opening + DASHES + " " + BARS, ["entropy", PSEUDO])
         )
     else:
-        found.append(Plate(stem, title, "", None, "rows of Entropy and Entropy-L1-Pseudo-Label"))
+        found.append(FigureSpec(stem, title, "", None, "rows of Entropy and Entropy-L1-Pseudo-Label"))
     title, stem = f"CoreSet against the others (Supp. C): {study.name}", f"coreset-{study.stem}"
     if "coreset" in there and len(there) > 1:
         classical = [one for one in _methods(results, study) if not one.balanced and one.strategy in (*MAIN, "coreset")]
         caption = opening + "All without balance. " + BARS
-        found.append(Plate(stem, title, caption, lambda: curve_figure(results, study, classical)))
+        found.append(FigureSpec(stem, title, caption, lambda: curve_figure(results, study, classical)))
     else:
-        found.append(Plate(stem, title, "", None, "rows of CoreSet and of another strategy"))
-    return [*found, _distribution_plate(results, study, names)]
+        found.append(FigureSpec(stem, title, "", None, "rows of CoreSet and of another strategy"))
+    return [*found, _distribution_spec(results, study, names)]
 
 
-def counts_plates(results: Results, study: Study) -> list[Plate]:
+def counts_specs(results: Results, study: Study) -> list[FigureSpec]:
     """Expected against true counts, in the most imbalanced condition."""
     condition = study.conditions[-1]
-    methods = [one for one in results.methods(condition) if one.strategy in MAIN][:8] or results.methods(condition)[:8]
+    there = list(results.trials[condition])
+    methods = [one for one in there if one.strategy in MAIN][:8] or there[:8]
     stem, title = f"counts-{study.stem}", f"Expected and true class counts: {study.name}, {condition.setting}"
     rows = [row for one in methods for trial in results.trials[condition][one].values() for row in trial.values()]
     if not any(row.picks > 0 and row.expected for row in rows):
-        return [Plate(stem, title, "", None, "batches with expected counts")]
+        return [FigureSpec(stem, title, "", None, "batches with expected counts")]
     caption = (
         "Each dot is one class in one batch, mean over seeds: images of the class that the model expected among the "
         "picks, and those that were there. Balance can only be as good as these counts."
     )
-    return [Plate(stem, title, caption, lambda: counts_figure(results, condition, methods))]
+    return [FigureSpec(stem, title, caption, lambda: counts_figure(results, condition, methods))]
 
 
 def histogram_condition(study: Study) -> Condition:
@@ -212,28 +215,20 @@ def histogram_condition(study: Study) -> Condition:
     return next((one for one in study.conditions if one.imbalance == HISTOGRAM_FACTOR), study.conditions[-1])
 
 
-def _strategies(results: Results, study: Study) -> list[str]:
-    return list(dict.fromkeys(one.strategy for one in _methods(results, study)))
-
-
-def _measured(results: Results, study: Study, measure: str) -> bool:
-    """Whether there is a number at all: a balanced pool has no tail."""
-    found = (one for condition in study.conditions for one in curves(results, condition))
-    return any(not math.isnan(point.measure(measure).mean) for one in found for point in one.points)
-
-
 def _methods(results: Results, study: Study) -> list[Method]:
-    return sorted({one for condition in study.conditions for one in results.methods(condition)}, key=method_order)
+    return sorted({one for condition in study.conditions for one in results.trials[condition]}, key=method_order)
 
 
-def _curve_plate(
+def _curve_spec(
     results: Results, study: Study, name: str, title: str, caption: str, strategies: Sequence[str],
     measure: str = "accuracy",
-) -> Plate:  # fmt: skip
+) -> FigureSpec:  # fmt: skip
     methods = [one for one in _methods(results, study) if one.strategy in strategies]
     absent = [strategy_title(one) for one in ("random", "entropy", "kcenter", "vaal") if one not in strategies]
     note = f" No rows of {', '.join(absent)}." if absent and name == "accuracy" else ""
-    return Plate(f"{name}-{study.stem}", title, caption + note, lambda: curve_figure(results, study, methods, measure))
+    return FigureSpec(
+        f"{name}-{study.stem}", title, caption + note, lambda: curve_figure(results, study, methods, measure)
+    )
 
 
 def _missing(results: Results, condition: Condition, keys: Sequence[tuple[str, bool]]) -> str:
@@ -242,19 +237,19 @@ def _missing(results: Results, condition: Condition, keys: Sequence[tuple[str, b
     return f"rows of {', '.join(names)}" if names else ""
 
 
-def _histogram_plate(
+def _histogram_spec(
     results: Results, name: str, title: str, grid: Sequence[Sequence[tuple[Condition, Method]]], names: Sequence[str],
     more: str = "",
-) -> Plate:  # fmt: skip
+) -> FigureSpec:  # fmt: skip
     seeds = sorted({str(histogram_seed(results, line)) for line in grid})
     caption = (
         f"Labelled images of each class, cycle upon cycle; seed {', '.join(seeds)}. Behind: the pool, scaled to as "
         f"many images, which is what a draw at random would give. Dashed: equally many of every class.{more}"
     )
-    return Plate(name, title, caption, lambda: histogram_figure(results, grid, names))
+    return FigureSpec(name, title, caption, lambda: histogram_figure(results, grid, names))
 
 
-def _distribution_plate(results: Results, study: Study, names: Sequence[str]) -> Plate:
+def _distribution_spec(results: Results, study: Study, names: Sequence[str]) -> FigureSpec:
     """Supp. D: one row per condition."""
     keys = (("random", False), ("entropy", False), ("entropy", True))
     stem, title = f"distributions-{study.stem}", f"Class distributions with L1 scores (Supp. D): {study.name}"
@@ -264,5 +259,5 @@ def _distribution_plate(results: Results, study: Study, names: Sequence[str]) ->
         if len(line) > 1 and histogram_seed(results, line) is not None:
             grid.append(line)
     if not grid:
-        return Plate(stem, title, "", None, "rows of Random, Entropy and Entropy-CB on a common seed")
-    return _histogram_plate(results, stem, title, grid, names)
+        return FigureSpec(stem, title, "", None, "rows of Random, Entropy and Entropy-CB on a common seed")
+    return _histogram_spec(results, stem, title, grid, names)
