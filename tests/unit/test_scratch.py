@@ -7,7 +7,7 @@ from threading import Barrier
 
 import numpy as np
 
-from tailwise.matrix.blocks import widen_for_now, widen_half
+from tailwise.matrix.blocks import widen
 from tailwise.processes import Scratch
 from tailwise.score import entropy
 
@@ -39,11 +39,11 @@ def test_an_answer_outlives_the_next_question() -> None:
     np.testing.assert_allclose(scores, np.log(3), rtol=1e-12)
 
 
-def test_a_block_that_is_widened_for_now_is_the_block() -> None:
+def test_a_block_that_is_widened_into_reused_memory_is_the_block() -> None:
     rng = np.random.default_rng(0)
     for shape in ((3, 5), (40, 7), (2, 2)):  # smaller than the one before, too
         half = rng.random(shape).astype(np.float16)
-        np.testing.assert_array_equal(widen_for_now(half), widen_half(half))
-        np.testing.assert_array_equal(widen_for_now(half), half.astype(np.float32))
+        np.testing.assert_array_equal(widen(half, reuse=True), widen(half))
+        np.testing.assert_array_equal(widen(half, reuse=True), half.astype(np.float32))
     odd = np.array([[-0.0, 1.0], [np.inf, -2.0]], dtype=np.float16)
-    np.testing.assert_array_equal(widen_for_now(odd), odd.astype(np.float32))
+    np.testing.assert_array_equal(widen(odd, reuse=True), odd.astype(np.float32))

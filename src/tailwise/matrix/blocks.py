@@ -9,9 +9,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,44 +110,30 @@ def _problem(row: int, values: FloatArray, total: float, low: float) -> str:
 
 # -- compiled loops --------------------------------------------------------------------------------------------------
 
-LEAST_ELEMENTS = 600_000_000  # for fewer, numba takes longer to load than its loops save in one selection
+# With fewer elements numba takes longer to load than its loops save in one selection. The whole pool counts, not a
+# shard of it: numpy's sums differ in their last bits.
+LEAST_ELEMENTS = 600_000_000
 
 
-class Loops(Protocol):
-    """What `compiled` has."""
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """Loops over rows of a dense pool, compiled by numba; they are those of `compiled`."""
 
-    def price(self, block: FloatArray, y: Float64Array, cost: Float64Array, out: Float64Array, /) -> None:
-        """u − P·y of some rows, in float64."""
-        ...
-
-    def minus_entropy(self, block: NDArray[np.float16], tolerance: float, out: Float64Array, /) -> bool:
-        """Σ_k p_k log p_k of some rows in half precision; whether all of them are probabilities."""
-        ...
-
-    def above(self, block: FloatArray, limit: float, /) -> tuple[IntArray, Float64Array]:
-        """For each class, how many rows give it more than `limit`, and the sum of these probabilities."""
-        ...
-
-
-def worth_loading(rows: int, classes: int) -> bool:
-    """Whether a dense pool is large enough: the whole, not a shard of it, as numpy's sums differ in their last bits.
-
-    >>> worth_loading(45_000, 100), worth_loading(10_000_000, 100)
-    (False, True)
-    """
-    return rows * classes >= LEAST_ELEMENTS
+    price: Callable[[FloatArray, Float64Array, Float64Array, Float64Array], None]
+    minus_entropy: Callable[[NDArray[np.float16], float, Float64Array], bool]
+    above: Callable[[FloatArray, float], tuple[IntArray, Float64Array]]
 
 
 @cache
-def loaded() -> Loops | None:
-    """The loops; None where numba is not installed, or not for this numpy."""
+def compiled_loops() -> Loops | None:
+    """The compiled loops; None where numba is missing, or does not fit this numpy."""
     try:
         from . import compiled
     except ImportError as error:
         if error.name != "numba" or not isinstance(error, ModuleNotFoundError):  # say, for a numpy newer than itself
             warnings.warn(f"numba is installed but cannot be used, so large pools take longer: {error}", stacklevel=2)
         return None
-    return compiled
+    return Loops(compiled.price, compiled.minus_entropy, compiled.above)
 
 
 # -- products and casts ----------------------------------------------------------------------------------------------
@@ -196,14 +183,14 @@ def _by_pieces(block: NDArray[Real], y: NDArray[Real], borders: Sequence[int]) -
 
 
 def _wide(block: FloatArray, *, plain: bool) -> tuple[FloatArray, float]:
-    """A block as float32 or float64, good until the thread widens the next, and by what its numbers are too small."""
+    """A block as float32 or float64, valid until the thread widens the next, and the factor its numbers still need."""
     if block.dtype == np.float16 and (plain or is_plain(block)) and not flushes_subnormals():
         return _shifted(block, _WORDS.array(block.shape, np.uint32)), TOO_SMALL
-    return widen_for_now(block, plain=plain), 1.0
+    return widen(block, reuse=True, plain=plain), 1.0
 
 
-def picked_for_now(block: FloatArray, rows: IntArray) -> FloatArray:
-    """Some rows of a block, good until the thread picks others."""
+def take_rows(block: FloatArray, rows: IntArray) -> FloatArray:
+    """Some rows of a block, valid until the thread takes others."""
     picked: FloatArray = _PICKED.array((len(rows), block.shape[1]), block.dtype)
     return np.take(block, rows, axis=0, out=picked, mode="clip")  # "raise" would take a copy of `out`
 
@@ -223,34 +210,26 @@ def larger_than(block: FloatArray, limit: float) -> tuple[IntArray, Float64Array
     return places, flat[places].astype(np.float64)
 
 
-def widen(block: FloatArray) -> FloatArray:
-    """A block as float32 or float64; float16 is widened, exactly."""
-    return widen_half(block) if block.dtype == np.float16 else np.asarray(block)
+def widen(block: FloatArray, *, reuse: bool = False, plain: bool = False) -> FloatArray:
+    """A block as float32 or float64. Halves are widened exactly, 14 times faster than by a cast.
 
+    With `reuse` the result is valid until the thread widens the next block. `plain` halves need not be looked at.
 
-def widen_for_now(block: FloatArray, *, plain: bool = False) -> FloatArray:
-    """The same, good until the thread widens the next block; `plain` halves need not be looked at."""
-    return widen_half(block, _WORDS, plain=plain) if block.dtype == np.float16 else np.asarray(block)
-
-
-def widen_half(
-    half: NDArray[np.float16], scratch: Scratch | None = None, *, plain: bool = False
-) -> NDArray[np.float32]:
-    """float16 → float32, exactly, 14 times faster than a cast for finite non-negative numbers.
-
-    >>> widen_half(np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16)).tolist() == \
-            np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16).astype(np.float32).tolist()
+    >>> half = np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16)
+    >>> widen(half).tolist() == half.astype(np.float32).tolist()
     True
     """
-    if not (plain or is_plain(half)):
-        return half.astype(np.float32)
-    words = np.empty(half.shape, np.uint32) if scratch is None else scratch.array(half.shape, np.uint32)
-    result = _shifted(half, words)
+    if block.dtype != np.float16:
+        return np.asarray(block)
+    if not (plain or is_plain(block)):
+        return block.astype(np.float32)
+    words = _WORDS.array(block.shape, np.uint32) if reuse else np.empty(block.shape, np.uint32)
+    result = _shifted(block, words)
     if flushes_subnormals():
         words += EXPONENT_SHIFT  # x is right from 2^-14 on; below that 2x − 2^-14 is right, and smaller
         np.minimum(result, result + result - LEAST_NORMAL_HALF, out=result)
-        return result
-    result *= np.float32(TOO_SMALL)
+    else:
+        result *= np.float32(TOO_SMALL)
     return result
 
 
@@ -262,7 +241,7 @@ def flushes_subnormals() -> bool:
     return not (_SUBNORMAL * np.float32(TOO_SMALL))[0]
 
 
-def _shifted(half: NDArray[np.float16], words: NDArray[np.uint32]) -> NDArray[np.float32]:
+def _shifted(half: FloatArray, words: NDArray[np.uint32]) -> NDArray[np.float32]:
     """Plain halves as float32 that are 2^112 times too small: by 13 bits higher, exponent and fraction are in place."""
     np.copyto(words, half.view(np.uint16))  # two steps: a shift that also casts takes half as long again
     words <<= 13
@@ -270,7 +249,7 @@ def _shifted(half: NDArray[np.float16], words: NDArray[np.uint32]) -> NDArray[np
 
 
 def is_plain(block: FloatArray) -> bool:
-    """Whether no half is negative, infinite or NaN: so it is in all but pools that are about to be refused.
+    """Whether no half is negative, infinite or NaN: so it is in all but pools that are about to be rejected.
 
     >>> is_plain(np.array([0.0, 1.0], dtype=np.float16)), is_plain(np.array([0.5, -0.0], dtype=np.float16))
     (True, False)
@@ -309,7 +288,7 @@ LOWEST = 1074  # 2^-1074 is the smallest float64, and the unit of `exact_sum`
 def fixed_point_sums(block: FloatArray) -> IntArray:
     """Column sums of numbers in [0, 1], to 2^-61 each: (n, C) → (2, C), multiples of 2^-30 and of 2^-60.
 
-    >>> from_fixed_point(fixed_point_sums(np.array([[0.5, 0.1], [0.25, 0.2]]))).tolist()
+    >>> from_fixed_point([fixed_point_sums(np.array([[0.5, 0.1], [0.25, 0.2]]))]).tolist()
     [0.75, 0.30000000000000004]
     """
     sums = np.zeros((2, block.shape[1]), dtype=np.int64)
@@ -325,9 +304,10 @@ def fixed_point_sums(block: FloatArray) -> IntArray:
     return sums
 
 
-def from_fixed_point(sums: IntArray) -> Float64Array:
-    """(2, C) fixed-point sums as float64, (C,)."""
-    result: Float64Array = sums[0] * COARSE + sums[1] * FINE
+def from_fixed_point(parts: Sequence[IntArray]) -> Float64Array:
+    """The sum of one or more fixed-point sums, (2, C) each, as float64, (C,)."""
+    coarse, fine = np.sum(parts, axis=0)
+    result: Float64Array = coarse * COARSE + fine * FINE
     return result
 
 

@@ -1,6 +1,7 @@
 """Loops over rows, compiled by numba: every number is read once, widened in a register, and nothing is made on the way.
 
-Rows (n, C) as they are stored in, numbers per row or per class out. Imported by `loops` alone.
+Rows (n, C) as they are stored in, numbers per row or per class out; numba has no halves, and reads them by their bits.
+Imported by `blocks.compiled_loops` alone.
 """
 
 from __future__ import annotations
@@ -28,24 +29,19 @@ if _settings.DISABLE_JIT:
 
 def price(block: FloatArray, y: Float64Array, cost: Float64Array, out: Float64Array) -> None:
     """u − P·y of some rows, in float64."""
-    _price(_as_read(block), y, cost, out)
+    _price(block.view(np.uint16) if block.dtype == np.float16 else block, y, cost, out)
 
 
 def minus_entropy(block: NDArray[np.float16], tolerance: float, out: Float64Array) -> bool:
     """Σ_k p_k log p_k of some rows in half precision; whether all of them are probabilities."""
-    return bool(_minus_entropy(_as_read(block), _P_LOG_P, tolerance, out))
+    return bool(_minus_entropy(block.view(np.uint16), _P_LOG_P, tolerance, out))
 
 
 def above(block: FloatArray, limit: float) -> tuple[IntArray, Float64Array]:
     """For each class, how many rows give it more than `limit`, and the sum of these probabilities."""
     counts, sums = np.zeros(block.shape[1], dtype=np.int64), np.zeros(block.shape[1])
-    _above(_as_read(block), limit, counts, sums)
+    _above(block.view(np.uint16) if block.dtype == np.float16 else block, limit, counts, sums)
     return counts, sums
-
-
-def _as_read(block: FloatArray) -> NDArray[Any]:
-    """Rows as numba knows them: it has no halves, and takes them by their bits."""
-    return block.view(np.uint16) if block.dtype == np.float16 else block
 
 
 def _p_log_p() -> Float64Array:
@@ -64,19 +60,16 @@ _P_LOG_P = _p_log_p()  # 0.5 MB, of which probabilities use an eighth
 
 def _reading(_context: object, stored: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: ANN401 - a type of numba's
     """What numba is to make of `_number(x)`: floats are what they are, other numbers are the bits of a half ≥ 0."""
+    halves = stored == numba.types.uint16
 
-    def as_it_is(_target: object, _builder: object, _signature: object, given: Any) -> Any:  # noqa: ANN401 - llvmlite's
-        return given[0]
-
-    def by_instruction(_target: object, builder: Any, _signature: object, given: Any) -> Any:  # noqa: ANN401 - the same
-        return builder.fpext(builder.bitcast(given[0], ir.HalfType()), ir.FloatType())
-
-    def by_bits(target: Any, builder: Any, signature: object, given: Any) -> Any:  # noqa: ANN401 - the same
+    def generate(target: Any, builder: Any, signature: object, given: Any) -> Any:  # noqa: ANN401 - of llvmlite
+        if not halves:
+            return given[0]
+        if _has_instruction():
+            return builder.fpext(builder.bitcast(given[0], ir.HalfType()), ir.FloatType())
         return target.compile_internal(builder, from_bits, signature, given)
 
-    if stored != numba.types.uint16:
-        return stored(stored), as_it_is
-    return numba.types.float32(stored), by_instruction if _has_instruction() else by_bits
+    return (numba.types.float32 if halves else stored)(stored), generate
 
 
 def _has_instruction() -> bool:

@@ -39,7 +39,16 @@ PART_BYTES = 32 << 20  # of a remote file read at a time
 CONNECTIONS = 16  # headers of remote files read at the same time
 
 
-class FileMatrix(ABC):
+class Reopened:
+    """Pickled as the arguments that it was made with, without data: it is opened again where it is needed."""
+
+    made_with: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return type(self), self.made_with
+
+
+class FileMatrix(Reopened, ABC):
     """Rows (N, C) in files; part p holds the rows bounds[p] … bounds[p + 1]."""
 
     ndim = 2
@@ -63,15 +72,19 @@ class FileMatrix(ABC):
         """Contiguous rows, or rows by number; ascending numbers are read fastest."""
         if isinstance(where, slice):
             start, stop, step = where.indices(self.shape[0])
-            if step == 1:
-                return self.run(start, stop) if start < stop and self.shape[1] else self._empty(max(0, stop - start))
+            if step == 1 and start < stop and self.shape[1]:
+                return self.run(start, stop)
             where = np.arange(start, stop, step)
         rows = np.asarray(where, dtype=np.int64)
-        if not len(rows):
-            return self._empty(0)
-        if not (rows.min() >= 0 and rows.max() < self.shape[0]):
+        if len(rows) and not (rows.min() >= 0 and rows.max() < self.shape[0]):
             raise IndexError(f"rows {rows.min()} to {rows.max()} were asked for, but {self!r} has {self.shape[0]}")
-        return self._pick_any(rows) if self.shape[1] else self._empty(len(rows))
+        if (rows[1:] >= rows[:-1]).all() and len(rows) and self.shape[1]:
+            return self.pick(rows)
+        result = np.empty((len(rows), self.shape[1]), self.dtype)
+        if result.size:
+            order = np.argsort(rows, kind="stable")
+            result[order] = self.pick(rows[order])
+        return result
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -86,23 +99,15 @@ class FileMatrix(ABC):
         """The parts that hold these rows."""
         return range(bisect_right(self._ends, start) - 1, bisect_left(self._ends, stop))
 
-    def _pick_any(self, rows: IntArray) -> FloatArray:
-        if (rows[1:] >= rows[:-1]).all():
-            return self.pick(rows)
-        order = np.argsort(rows, kind="stable")
-        result = self._empty(len(rows))
-        result[order] = self.pick(rows[order])
-        return result
 
-    def _empty(self, rows: int) -> FloatArray:
-        return np.empty((rows, self.shape[1]), self.dtype)
-
-
-class Source(ABC):
+@dataclass(eq=False)
+class Source(Reopened, ABC):
     """Rows (N, C) in parts that are read as a whole; part p holds the rows bounds[p] … bounds[p + 1]."""
 
-    def __init__(self, location: str, bounds: IntArray, columns: int, dtype: np.dtype[Any]) -> None:
-        self.location, self.bounds, self.columns, self.dtype = location, bounds, columns, dtype
+    location: str
+    bounds: IntArray  # (parts + 1,)
+    columns: int
+    dtype: np.dtype[Any]
 
     @abstractmethod
     def blocks(self, part: int) -> Iterator[FloatArray]:
@@ -224,12 +229,10 @@ class NpyMatrix(FileMatrix):
     """Rows in .npy files of this machine; a part is a file."""
 
     def __init__(self, store: Disk, files: tuple[NpyFile, ...]) -> None:
-        super().__init__(store.location, _bounds([file.rows for file in files]), files[0].columns, files[0].dtype)
-        self.store, self.files = store, files
+        bounds = np.cumsum([0, *(file.rows for file in files)], dtype=np.int64)
+        super().__init__(store.location, bounds, files[0].columns, files[0].dtype)
+        self.files, self.made_with = files, (store, files)
         self._mapped = MappedFiles()
-
-    def __reduce__(self) -> tuple[type[NpyMatrix], tuple[Disk, tuple[NpyFile, ...]]]:
-        return NpyMatrix, (self.store, self.files)
 
     def run(self, start: int, stop: int, scratch: Scratch | None = None) -> FloatArray:
         """Contiguous rows, read from one file or several."""
@@ -295,13 +298,10 @@ class NpySource(Source):
     """Rows in .npy files of an object store; a part is a range of bytes."""
 
     def __init__(self, store: Remote, files: tuple[NpyFile, ...]) -> None:
-        self.store, self.files = store, files
+        self.store, self.made_with = store, (store, files)
         self.parts = [(file, first, last) for file in files for first, last in _runs(file)]
-        bounds = _bounds([last - first for _, first, last in self.parts])
+        bounds = np.cumsum([0, *(last - first for _, first, last in self.parts)], dtype=np.int64)
         super().__init__(store.location, bounds, files[0].columns, files[0].dtype)
-
-    def __reduce__(self) -> tuple[type[NpySource], tuple[Remote, tuple[NpyFile, ...]]]:
-        return NpySource, (self.store, self.files)
 
     def blocks(self, part: int) -> Iterator[FloatArray]:
         """One read of a range."""
@@ -375,10 +375,6 @@ def _runs(file: NpyFile) -> Iterator[tuple[int, int]]:
     step = max(1, PART_BYTES // max(1, file.row_bytes))
     for first in range(0, max(1, file.rows), step):
         yield first, min(first + step, file.rows)
-
-
-def _bounds(sizes: list[int]) -> IntArray:
-    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
 
 
 def _changed(shown: str, how: str) -> str:

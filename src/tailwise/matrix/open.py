@@ -76,7 +76,7 @@ def open_matrix(where: str | os.PathLike[str]) -> FileMatrix:
     if isinstance(found, Found):
         files, suffix = [found], PurePosixPath(found.name).suffix.lower()
     else:
-        _refuse_unfinished(store)
+        _reject_unfinished(store)
         files, suffix = _shards(store, found)
     if suffix == ".npy":
         opened = open_npy(store, files)
@@ -106,7 +106,7 @@ def natural(name: str) -> tuple[list[str | int], str]:
     return [int(piece) if at % 2 else piece for at, piece in enumerate(pieces)], name
 
 
-def _refuse_unfinished(store: Store) -> None:
+def _reject_unfinished(store: Store) -> None:
     """A folder of this machine that `tailwise predict` has not finished holds whole shards, but not all of them."""
     manifest = Path(store.location) / MANIFEST
     if not isinstance(store, Disk) or not manifest.is_file():
@@ -122,11 +122,10 @@ def _refuse_unfinished(store: Store) -> None:
 def _shards(store: Store, found: Sequence[Found]) -> tuple[list[Found], str]:
     """The files of a folder that make up its matrix, in order, and their kind."""
     shown = shown_place(store.location)
-    tables = sorted((file for file in found if _suffix(file) == ".parquet"), key=lambda file: file.path)
-    arrays = sorted(
-        (file for file in found if _suffix(file) == ".npy" and "/" not in file.name),
-        key=lambda file: natural(file.name),
-    )
+    suffixes = [(file, PurePosixPath(file.name).suffix.lower()) for file in found]
+    tables = sorted((file for file, suffix in suffixes if suffix == ".parquet"), key=lambda file: file.path)
+    arrays = [file for file, suffix in suffixes if suffix == ".npy" and "/" not in file.name]
+    arrays.sort(key=lambda file: natural(file.name))
     if tables and arrays:
         raise BadFile(
             f"{shown} holds both .npy ({arrays[0].name}) and .parquet ({tables[0].name}); "
@@ -137,10 +136,6 @@ def _shards(store: Store, found: Sequence[Found]) -> tuple[list[Found], str]:
         hint = f"; there are some in {below[0]}: name that folder" if below else ""
         raise BadFile(f"{shown} is a folder without .npy or .parquet files{hint}")
     return (arrays, ".npy") if arrays else (tables, ".parquet")
-
-
-def _suffix(file: Found) -> str:
-    return PurePosixPath(file.name).suffix.lower()
 
 
 # -- sparse softmax --------------------------------------------------------------------------------------------------

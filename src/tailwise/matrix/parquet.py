@@ -73,14 +73,12 @@ class ParquetSource(Source):
     """Rows in Parquet files; a part is one row group, or a few small ones."""
 
     def __init__(self, store: Store, columns: Columns, parts: tuple[Part, ...]) -> None:
-        sizes = [0, *(part.rows for part in parts)]
-        super().__init__(store.location, np.cumsum(sizes, dtype=np.int64), columns.width, columns.dtype)
+        bounds = np.cumsum([0, *(part.rows for part in parts)], dtype=np.int64)
+        super().__init__(store.location, bounds, columns.width, columns.dtype)
         self.store, self.chosen, self.parts = store, columns, parts
+        self.made_with = store, columns, parts
         self._lock = threading.Lock()
         self._footers: OrderedDict[str, Any] = OrderedDict()
-
-    def __reduce__(self) -> tuple[type[ParquetSource], tuple[Store, Columns, tuple[Part, ...]]]:
-        return ParquetSource, (self.store, self.chosen, self.parts)
 
     def blocks(self, part: int) -> Iterator[FloatArray]:
         """Decode a part, some rows at a time."""
@@ -261,16 +259,13 @@ class SpooledMatrix(FileMatrix):
 
     def __init__(self, source: Source) -> None:
         super().__init__(source.location, source.bounds, source.columns, source.dtype)
-        self.source = source
+        self.source, self.made_with = source, (source,)
         self._row_bytes = source.columns * source.dtype.itemsize
         self._kept: BoolArray = np.zeros(len(source.bounds) - 1, dtype=bool)
         self._busy = [threading.Lock() for _ in range(len(source.bounds) - 1)]
         self._lock = threading.Lock()
         self._mapped = MappedFiles()
         self._file: int | None = None
-
-    def __reduce__(self) -> tuple[type[SpooledMatrix], tuple[Source]]:
-        return SpooledMatrix, (self.source,)
 
     def run(self, start: int, stop: int, scratch: Scratch | None = None) -> FloatArray:
         """Contiguous rows, read from the temporary file."""

@@ -25,13 +25,12 @@ from .blocks import (
     larger_than,
     largest_product,
     map_blocks,
-    picked_for_now,
     product,
     rough_product,
     row_problems,
     rows_per_block,
+    take_rows,
     widen,
-    widen_for_now,
 )
 from .nearest import Found, LargestRows, border_closeness, copy_keys, rows_near_borders
 from .npy import FileMatrix
@@ -53,7 +52,10 @@ BlockParts: TypeAlias = "tuple[IntArray, Float64Array, Float64Array, NDArray[np.
 
 
 class Shard:
-    """Rows `start` … `stop` of a matrix, and columns by key; row numbers are those of the whole matrix."""
+    """Rows `start` … `stop` of a matrix, and columns by key.
+
+    Row numbers in arguments and results are those of the whole matrix; blocks (`where`) are counted from `start`.
+    """
 
     def __init__(
         self, matrix: Matrix, start: int, stop: int, threads: int | None = None, *, loops: Loops | None = None
@@ -79,26 +81,32 @@ class Shard:
 
         def work(where: slice) -> tuple[bool, tuple[int, list[str]]]:
             stored = self._stored(where)
-            if halves is not None and halves.minus_entropy(stored, tolerance, column[self._local(where)]):
+            if halves is not None and halves.minus_entropy(stored, tolerance, column[where]):
                 return True, (0, [])
             plain = is_plain(stored)
-            block = widen_for_now(stored, plain=plain)
-            bad, found = row_problems(block, where.start, tolerance)
+            block = widen(stored, reuse=True, plain=plain)
+            bad, found = row_problems(block, self.start + where.start, tolerance)
             if score is not None and not bad:
-                column[self._local(where)] = 0.0 - score(block)  # no −0.0
+                column[where] = 0.0 - score(block)  # no −0.0
             return plain, (bad, found)
 
-        blocks = self._map_rows(work)
+        blocks = self._map(work)
         self._plain = all(plain for plain, _ in blocks)
         return added_problems(problems for _, problems in blocks)
 
     def price(self, key: int, cost: int, y: Float64Array) -> None:
         """Keep u − P·y, in float64, from one pass over the rows."""
-        if self._loops is None:
-            self._fill(key, lambda where: self.columns[cost][self._local(where)] - self._times(where, y))
-            return
-        price, column, costs = self._loops.price, self._new(key), self.columns[cost]
-        self._map_runs(lambda where: price(self._stored(self._whole(where)), y, costs[where], column[where]))
+        column, costs, loops = self._new(key), self.columns[cost], self._loops
+
+        def work(where: slice) -> None:
+            if loops is not None:
+                loops.price(self._stored(where), y, costs[where], column[where])
+            elif isinstance(self.matrix, TopK):
+                column[where] = costs[where] - self.matrix.times(self._in_matrix(where), y)
+            else:
+                column[where] = costs[where] - product(self._stored(where), y, plain=self._plain)
+
+        self._map(work, 1 if loops is None else RUN_BLOCKS)
 
     def price_roughly(self, key: int, cost: int, y: Float64Array) -> None:
         """Keep u − P·y, or a little less; compiled loops need no such leave."""
@@ -108,10 +116,10 @@ class Shard:
 
         def work(where: slice) -> None:
             borders = range(self._step, where.stop - where.start, self._step)
-            most = rough_product(self._stored(self._whole(where)), y, borders, plain=self._plain)
+            most = rough_product(self._stored(where), y, borders, plain=self._plain)
             np.subtract(costs[where], most, out=column[where])
 
-        self._map_runs(work)
+        self._map(work, RUN_BLOCKS)
 
     def price_again(
         self, key: int, cost: int, y: Float64Array, known: int, known_y: Float64Array, limit: float
@@ -130,25 +138,31 @@ class Shard:
         def work(where: slice) -> None:
             rows = near[slice(*np.searchsorted(near, (where.start, where.stop)))]
             if len(rows):
-                picked = picked_for_now(self._stored(self._whole(where)), rows - where.start)
+                picked = take_rows(self._stored(where), rows - where.start)
                 borders = np.searchsorted(rows, range(where.start + self._step, where.stop, self._step))
                 column[rows] = costs[rows] - product(picked, y, borders.tolist(), plain=self._plain)
 
-        self._map_runs(work)
+        self._map(work, RUN_BLOCKS)
 
-    def hide(self, key: int, reduced: int, y: Float64Array) -> None:
+    def subtract_hidden(self, key: int, reduced: int, y: Float64Array) -> None:
         """Keep a column u − P·y less what a sparse softmax may hide of P·y."""
-        self._fill(key, lambda where: self.columns[reduced][self._local(where)] - self._sparse.most_hidden(where, y))
+        column, known, sparse = self._new(key), self.columns[reduced], self.matrix
+        assert isinstance(sparse, TopK)
+        most_hidden = sparse.most_hidden
+        self._map(lambda at: np.subtract(known[at], most_hidden(self._in_matrix(at), y), out=column[at]))
 
-    def hidden_l1(self, key: int) -> None:
-        """Keep what a sparse softmax may hide of ‖p‖₁."""
-        self._fill(key, self._sparse.hidden_l1)
+    def hidden(self, key: int, score: Score | None) -> None:
+        """Keep what a sparse softmax may hide of a score; of ‖p‖₁ without one."""
+        column, sparse = self._new(key), self.matrix
+        assert isinstance(sparse, TopK)
 
-    def hidden_score(self, key: int, score: Score) -> None:
-        """Keep what a sparse softmax may hide of a score."""
-        self._fill(key, lambda where: self._sparse.hidden_score(where, score))
+        def work(where: slice) -> None:
+            rows = self._in_matrix(where)
+            column[where] = sparse.hidden_l1(rows) if score is None else sparse.hidden_score(rows, score)
 
-    def away(self, key: int, reduced: int, theta: float) -> None:
+        self._map(work)
+
+    def distance(self, key: int, reduced: int, theta: float) -> None:
         """Keep |x − θ| of a column x."""
         column = np.subtract(self.columns[reduced], theta, out=self._new(key))
         np.abs(column, out=column)
@@ -158,11 +172,11 @@ class Shard:
         columns = [self._new(key) for key in keys]
 
         def work(where: slice) -> None:
-            block = widen_for_now(self._stored(where))
+            block = widen(self._stored(where), reuse=True)
             for cls, column in zip(classes, columns, strict=True):
-                np.negative(block[:, cls], out=column[self._local(where)])
+                np.negative(block[:, cls], out=column[where])
 
-        self._map_rows(work)
+        self._map(work)
 
     def drop(self, keys: list[int]) -> None:
         """Forget columns; the memory of one is used again."""
@@ -188,22 +202,19 @@ class Shard:
             first, last = np.searchsorted(local, (where.start, where.stop)).tolist()
             if first < last:
                 rows, out = local[first:last] - where.start, taken[first:last]
-                np.take(self._stored(self._whole(where)), rows, axis=0, out=out, mode="clip")
+                np.take(self._stored(where), rows, axis=0, out=out, mode="clip")
 
-        self._map_runs(work)
+        self._map(work, RUN_BLOCKS)
         return taken
 
-    def total(self, indices: IntArray) -> IntArray:
-        """Fixed-point sums of rows by ascending number, (2, C)."""
-        return self._summed(indices, lambda block: block)
+    def total(self, indices: IntArray, variances: bool = False) -> IntArray:
+        """Fixed-point sums of rows by ascending number, (2, C); with `variances` of p·(1 − p)."""
 
-    def variance(self, indices: IntArray) -> IntArray:
-        """The same of p·(1 − p); p may be a little above 1 where sums of rows are off."""
-        return self._summed(indices, lambda block: np.maximum(block * (1 - block.astype(np.float64)), 0))
-
-    def _summed(self, indices: IntArray, of_block: Callable[[FloatArray], FloatArray]) -> IntArray:
         def work(where: slice) -> IntArray:
-            return fixed_point_sums(of_block(widen(np.asarray(self.matrix[indices[where]]))))
+            block = widen(np.asarray(self.matrix[indices[where]]))
+            if variances:  # p may be a little above 1 where sums of rows are off
+                block = np.maximum(block * (1 - block.astype(np.float64)), 0)
+            return fixed_point_sums(block)
 
         none = np.zeros((2, self.matrix.shape[1]), dtype=np.int64)
         return sum(map_blocks(len(indices), self._step, work, self.threads), start=none)
@@ -223,7 +234,7 @@ class Shard:
         width, loops = self.matrix.shape[1], self._loops
 
         def work(where: slice) -> tuple[IntArray, Float64Array]:
-            if where.start // self._step % every:
+            if (self.start + where.start) // self._step % every:
                 return np.zeros(width, dtype=np.int64), np.zeros(width)
             if loops is not None:
                 return loops.above(self._stored(where), limit)
@@ -233,7 +244,7 @@ class Shard:
             return np.bincount(each, minlength=width), sums
 
         counts, sums = np.zeros(width, dtype=np.int64), np.zeros(width)
-        for more_counts, more_sums in self._map_rows(work):
+        for more_counts, more_sums in self._map(work):
             counts += more_counts
             sums += more_sums
         return counts[classes], sums[classes]
@@ -254,17 +265,17 @@ class Shard:
             return np.stack([*counts, at_low]), sums[None], values[between], which[between].astype(np.int32)
 
         none = np.zeros((3, len(classes)), np.int64), np.empty((0, len(classes))), np.empty(0), np.empty(0, np.int32)
-        counts, sums, values, which = zip(none, *self._map_rows(work), strict=True)
+        counts, sums, values, which = zip(none, *self._map(work), strict=True)
         return np.sum(counts, axis=0), np.concatenate(sums), np.concatenate(values), np.concatenate(which)
 
     def class_sums(self) -> IntArray:
         """Fixed-point sums of all rows, (2, C)."""
         none = np.zeros((2, self.matrix.shape[1]), dtype=np.int64)
-        return sum(self._map_rows(lambda where: fixed_point_sums(widen_for_now(self._stored(where)))), start=none)
+        return sum(self._map(lambda where: fixed_point_sums(widen(self._stored(where), reuse=True))), start=none)
 
     def largest_class(self) -> IntArray:
         """The most probable class of every row."""
-        parts = self._map_rows(lambda where: widen_for_now(self._stored(where)).argmax(axis=1))
+        parts = self._map(lambda where: widen(self._stored(where), reuse=True).argmax(axis=1))
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
     def nearest_borders(self, count: int, each: int = 0) -> Found:
@@ -275,25 +286,21 @@ class Shard:
         nearest = LargestRows(self.matrix.shape[1], min(count, self.stop - self.start), each)
 
         def work(where: slice) -> None:
-            stored = self._stored(where)
-            near = rows_near_borders(stored, nearest.least(where.start))
+            stored, first = self._stored(where), self.start + where.start
+            near = rows_near_borders(stored, nearest.least(first))
             block = widen(stored if len(near) == len(stored) else stored[near])
-            nearest.add(border_closeness(block), near + where.start, copy_keys(block) if each else None)
+            nearest.add(border_closeness(block), near + first, copy_keys(block) if each else None)
 
         if count:
-            self._map_rows(work)
+            self._map(work)
         return nearest.result()
 
     # -- questions about a column -------------------------------------------------------------------------------------
 
-    def at(self, key: int, indices: IntArray) -> Float64Array:
-        """A column at some rows."""
-        values: Float64Array = self.columns[key][indices - self.start]
-        return values
-
-    def values(self, key: int) -> Float64Array:
-        """A whole column."""
-        return self.columns[key]
+    def at(self, key: int, indices: IntArray | None = None) -> Float64Array:
+        """A column, or its numbers at some rows."""
+        column = self.columns[key]
+        return column if indices is None else column[indices - self.start]
 
     def extent(self, key: int) -> tuple[float, float]:
         """Smallest and largest number of a column; (inf, −inf) where it is empty."""
@@ -320,7 +327,8 @@ class Shard:
 
         def work(where: slice) -> IntArray:
             bits = ordered_bits(self.columns[key][where])
-            bits = bits[_begin_with(bits, prefix, shift + DIGIT_BITS)]
+            if shift + DIGIT_BITS < 64:
+                bits = bits[(bits >> np.uint64(shift + DIGIT_BITS)) == np.uint64(prefix)]
             digits = (bits >> np.uint64(shift)) & np.uint64((1 << DIGIT_BITS) - 1)
             return np.bincount(digits.astype(np.intp), minlength=1 << DIGIT_BITS)
 
@@ -329,32 +337,21 @@ class Shard:
         occurring = np.flatnonzero(counts)  # few, so that little travels
         return occurring.astype(np.uint16), counts[occurring]
 
-    def beginning_with(self, key: int, prefix: int, shift: int) -> Float64Array:
+    def with_prefix(self, key: int, prefix: int, shift: int) -> Float64Array:
         """The numbers of a column whose ordered bits above `shift` are `prefix`."""
 
         def work(where: slice) -> Float64Array:
             part = self.columns[key][where]
-            found: Float64Array = part[_begin_with(ordered_bits(part), prefix, shift)]
+            found: Float64Array = part[(ordered_bits(part) >> np.uint64(shift)) == np.uint64(prefix)]
             return found
 
         return np.concatenate([np.empty(0), *map_blocks(self.stop - self.start, COLUMN_ROWS, work, self.threads)])
 
-    @property
-    def _sparse(self) -> TopK:
-        assert isinstance(self.matrix, TopK)
-        return self.matrix
-
     def _stored(self, where: slice) -> FloatArray:
-        """Contiguous rows as they are stored, good until the thread asks for the next."""
-        matrix = self.matrix
-        rows = matrix.run(where.start, where.stop, _READ) if isinstance(matrix, FileMatrix) else matrix[where]
+        """Contiguous rows as they are stored, valid until the thread asks for the next."""
+        matrix, place = self.matrix, self._in_matrix(where)
+        rows = matrix.run(place.start, place.stop, _READ) if isinstance(matrix, FileMatrix) else matrix[place]
         return np.ascontiguousarray(rows)  # what lies column by column would be added up in another order
-
-    def _times(self, where: slice, y: Float64Array) -> Float64Array:
-        """P·y of some rows."""
-        if isinstance(self.matrix, TopK):
-            return self.matrix.times(where, y)
-        return product(self._stored(where), y, plain=self._plain)
 
     def _lowered(self, column: Float64Array, known: Float64Array, by: float, limit: float) -> IntArray:
         """Fill a column with a known one less a number; the rows, counted in the shard, where that is up to a limit."""
@@ -367,15 +364,6 @@ class Shard:
         none = np.empty(0, dtype=np.int64)
         return np.concatenate([none, *map_blocks(self.stop - self.start, COLUMN_ROWS, work, self.threads)])
 
-    def _fill(self, key: int, work: Callable[[slice], Float64Array]) -> None:
-        """Keep a column that is made block by block."""
-        column = self._new(key)
-
-        def fill(where: slice) -> None:
-            column[self._local(where)] = work(where)
-
-        self._map_rows(fill)
-
     def _new(self, key: int) -> Float64Array:
         """A column that is yet to be written: fresh pages take as long as the writing."""
         column, self._spare = self._spare, None
@@ -383,19 +371,13 @@ class Shard:
         self._made.add(key)
         return self.columns[key]
 
-    def _local(self, where: slice) -> slice:
-        return slice(where.start - self.start, where.stop - self.start)
+    def _in_matrix(self, where: slice) -> slice:
+        """Where rows that are counted from the first of the shard are in the matrix."""
+        return slice(self.start + where.start, self.start + where.stop)
 
-    def _whole(self, where: slice) -> slice:
-        return slice(where.start + self.start, where.stop + self.start)
-
-    def _map_rows(self, work: Callable[[slice], Result]) -> list[Result]:
-        """Apply `work` to the blocks of rows, numbered as in the whole matrix."""
-        return map_blocks(self.stop - self.start, self._step, lambda where: work(self._whole(where)), self.threads)
-
-    def _map_runs(self, work: Callable[[slice], None]) -> None:
+    def _map(self, work: Callable[[slice], Result], blocks: int = 1) -> list[Result]:
         """Apply `work` to runs of blocks, rows being counted from the first of the shard."""
-        map_blocks(self.stop - self.start, RUN_BLOCKS * self._step, work, self.threads)
+        return map_blocks(self.stop - self.start, blocks * self._step, work, self.threads)
 
 
 def ordered_bits(values: Float64Array) -> NDArray[np.uint64]:
@@ -406,13 +388,5 @@ def ordered_bits(values: Float64Array) -> NDArray[np.uint64]:
     (True, True)
     """
     bits = (values + 0.0).view(np.uint64)
-    flip = (bits.view(np.int64) >> 63).view(np.uint64) | np.uint64(
-        1 << 63
-    )  # all bits of negative numbers, else the sign
-    bits ^= flip
+    bits ^= (bits.view(np.int64) >> 63).view(np.uint64) | np.uint64(1 << 63)  # all of negative numbers, else the sign
     return bits
-
-
-def _begin_with(bits: NDArray[np.uint64], prefix: int, shift: int) -> NDArray[np.bool_] | slice:
-    """Which numbers have `prefix` above `shift`; all of them where nothing is above it."""
-    return slice(None) if shift >= 64 else (bits >> np.uint64(shift)) == np.uint64(prefix)

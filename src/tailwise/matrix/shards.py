@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 from ..errors import BadInput, BadProbabilities, UnknownName
 from ..inputs import shown, whole_number
 from ..types import Float64Array, FloatArray, IntArray
+from . import blocks
 from .blocks import (
     SUM_TOLERANCE,
     added_problems,
+    compiled_loops,
     exact_sum,
     from_exact,
     from_fixed_point,
-    loaded,
     rows_per_block,
     widen,
-    worth_loading,
 )
 from .nearest import as_distances, merged
 from .open import TopK
@@ -70,7 +70,8 @@ class LocalBackend:
     def __init__(self, matrix: Matrix, bounds: IntArray, threads: int | None = None) -> None:
         self.bounds, self.classes, self.dtype = bounds, int(matrix.shape[1]), matrix.dtype
         self.sparse = isinstance(matrix, TopK)
-        loops = loaded() if worth_loading(*matrix.shape) and not self.sparse else None
+        compiled = not self.sparse and bounds[-1] * self.classes >= blocks.LEAST_ELEMENTS
+        loops = compiled_loops() if compiled else None
         self.shards = [Shard(matrix, start, stop, threads, loops=loops) for start, stop in pairwise(bounds.tolist())]
 
     def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -100,7 +101,7 @@ class Rows:
             backend = LocalBackend(matrix, shard_bounds(*matrix.shape, 1), threads)
         self.backend, self.bounds = backend, backend.bounds
         self.size, self.classes, self.dtype = int(backend.bounds[-1]), backend.classes, backend.dtype
-        self.sparse = backend.sparse
+        self.shards, self.sparse = len(backend.bounds) - 1, backend.sparse
         self._dropped: list[int] = []
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -132,16 +133,16 @@ class Rows:
     def total(self, indices: IntArray) -> Float64Array:
         """Sum of chosen rows, (C,), in float64."""
         _, parts = self.ordered(indices)
-        return from_fixed_point(self._added(self.call("total", [(cut,) for cut in parts])))
+        return from_fixed_point(self.call("total", [(cut,) for cut in parts]))
 
     def class_sums(self) -> Float64Array:
         """Sum of all rows, (C,): how many images of each class the model expects."""
-        return from_fixed_point(self._added(self.call_all("class_sums")))
+        return from_fixed_point(self.call_all("class_sums"))
 
     def variance(self, indices: IntArray) -> Float64Array:
         """Sum of p·(1 − p) over chosen rows, (C,): the variance of class counts if each row is drawn independently."""
         _, parts = self.ordered(indices)
-        return from_fixed_point(self._added(self.call("variance", [(cut,) for cut in parts])))
+        return from_fixed_point(self.call("total", [(cut, True) for cut in parts]))
 
     def largest_class(self) -> IntArray:
         """The most probable class of every row, (N,)."""
@@ -188,9 +189,10 @@ class Rows:
 
     def inside(self, reduced: Column, theta: float, cost: Column, but: IntArray) -> Inside:
         """What the rows with a reduced cost below θ add up to, leaving some out (ascending)."""
-        parts = self.call("inside", [(reduced.key, theta, cost.key, cut) for cut in self._cut(but)])
+        cuts = np.split(but, np.searchsorted(but, self.bounds[1:-1]))
+        parts = self.call("inside", [(reduced.key, theta, cost.key, cut) for cut in cuts])
         counts, proba, costs = zip(*parts, strict=True)
-        return Inside(sum(counts), from_fixed_point(self._added(proba)), from_exact(sum(costs)))
+        return Inside(sum(counts), from_fixed_point(proba), from_exact(sum(costs)))
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
@@ -203,7 +205,7 @@ class Rows:
         column, found = self.new_column("scan", [(score, tolerance)] * self.shards)
         bad, problems = added_problems(found)
         if self.sparse and score is not None and not bad:
-            column.hidden = self.new_column("hidden_score", [(score,)] * self.shards)[0]
+            column.hidden = self.hidden(score)
         return column, (bad, problems)
 
     def priced(self, cost: Column, y: Float64Array, *, roughly: bool = False) -> Column:
@@ -221,13 +223,13 @@ class Rows:
         column.y = y
         return column
 
-    def hiding(self, reduced: Column, y: Float64Array) -> Column:
+    def subtract_hidden(self, reduced: Column) -> Column:
         """u − P·y less what a sparse softmax may hide of P·y."""
-        return self.new_column("hide", [(reduced.key, y)] * self.shards)[0]
+        return self.new_column("subtract_hidden", [(reduced.key, reduced.y)] * self.shards)[0]
 
-    def hidden_l1(self) -> Column:
-        """How far a row of a sparse softmax may be from the true one in ‖·‖₁."""
-        return self.new_column("hidden_l1", [()] * self.shards)[0]
+    def hidden(self, score: Score | None = None) -> Column:
+        """What a sparse softmax may hide of a score; without one, how far a row may be from the true one in ‖·‖₁."""
+        return self.new_column("hidden", [(score,)] * self.shards)[0]
 
     def minus_classes(self, classes: Sequence[int]) -> list[Column]:
         """−p of some classes, from one pass."""
@@ -236,11 +238,6 @@ class Rows:
         return columns
 
     # -- asking -------------------------------------------------------------------------------------------------------
-
-    @property
-    def shards(self) -> int:
-        """How many there are."""
-        return len(self.bounds) - 1
 
     def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Put a question to every shard, each with its own arguments; columns that nobody needs are dropped first."""
@@ -267,13 +264,8 @@ class Rows:
     def ordered(self, indices: IntArray) -> tuple[IntArray, list[IntArray]]:
         """The order that sorts some row numbers, and the sorted numbers cut at the borders of the shards."""
         order = np.argsort(indices, kind="stable")
-        return order, self._cut(indices[order])
-
-    def _cut(self, ascending: IntArray) -> list[IntArray]:
-        return np.split(ascending, np.searchsorted(ascending, self.bounds[1:-1]))
-
-    def _added(self, sums: Iterable[IntArray]) -> IntArray:
-        return sum(sums, start=np.zeros((2, self.classes), dtype=np.int64))
+        ascending = indices[order]
+        return order, np.split(ascending, np.searchsorted(ascending, self.bounds[1:-1]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -329,16 +321,16 @@ class Column:
 
     def values(self) -> Float64Array:
         """All numbers, in this process, (N,)."""
-        return np.concatenate(self.rows.call_all("values", self.key))
+        return np.concatenate(self.rows.call_all("at", self.key))
 
     def extent(self) -> tuple[float, float]:
         """The smallest and the largest number; (inf, −inf) without rows."""
         lows, highs = zip(*self.rows.call_all("extent", self.key), strict=True)
         return min(lows), max(highs)
 
-    def away_from(self, theta: float) -> Column:
+    def distance_from(self, theta: float) -> Column:
         """|x − θ| of every number x."""
-        return self.rows.new_column("away", [(self.key, theta)] * self.rows.shards)[0]
+        return self.rows.new_column("distance", [(self.key, theta)] * self.rows.shards)[0]
 
     def count_up_to(self, limit: float) -> int:
         """How many numbers are at most `limit`."""
@@ -350,19 +342,19 @@ class Column:
             return np.empty(0, dtype=np.int64)
         if count >= self.rows.size:
             return np.arange(self.rows.size)
-        parts = self.rows.call_all("below", self.key, self.smallest_but(count - 1), count)
+        parts = self.rows.call_all("below", self.key, self.kth_smallest(count - 1), count)
         below = np.concatenate([part[0] for part in parts])
         tied = np.concatenate([part[1] for part in parts])[: count - len(below)]
         return np.sort(np.concatenate([below, tied]))
 
     def sum_of_smallest(self, count: int) -> tuple[float, float]:
         """The sum of the `count` ≥ 1 smallest numbers, rounded once, and the largest of them."""
-        limit = self.smallest_but(count - 1)
+        limit = self.kth_smallest(count - 1)
         counts, sums = zip(*self.rows.call_all("sum_below", self.key, limit), strict=True)
         return from_exact(sum(sums) + (count - sum(counts)) * exact_sum(np.array([limit]))), limit
 
-    def smallest_but(self, count: int) -> float:
-        """The smallest number but `count` others: digit by digit of the ordered bits, from the top.
+    def kth_smallest(self, rank: int) -> float:
+        """The number of a rank, 0 being the smallest: digit by digit of the ordered bits, from the top.
 
         Each shard counts how often each digit occurs; once few numbers begin with the digits that are known, they are
         looked at in one place.
@@ -374,13 +366,13 @@ class Column:
             for occurring, counts in self.rows.call_all("histogram", self.key, prefix, shift):
                 digits[occurring] += counts
             digits = digits.cumsum()
-            digit = int(np.searchsorted(digits, count, side="right"))
+            digit = int(np.searchsorted(digits, rank, side="right"))
             smaller = int(digits[digit - 1]) if digit else 0
-            count, prefix = count - smaller, prefix << DIGIT_BITS | digit
+            rank, prefix = rank - smaller, prefix << DIGIT_BITS | digit
             if shift == 0 or digits[digit] - smaller <= GATHERED:
                 break
-        near = np.concatenate(self.rows.call_all("beginning_with", self.key, prefix, shift))
-        return float(np.partition(near, count)[count])
+        near = np.concatenate(self.rows.call_all("with_prefix", self.key, prefix, shift))
+        return float(np.partition(near, rank)[rank])
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from ..errors import BadFile, MissingExtra
@@ -34,22 +34,8 @@ class Found:
     size: int  # bytes
 
 
-class Store(Protocol):
-    """A place that was asked for, and the files in it."""
-
-    location: str
-
-    def find(self) -> Found | list[Found]:
-        """The file at the place; or the .npy and .parquet files below it, unsorted, hidden ones left out."""
-        ...
-
-    def open(self, path: str) -> Any:  # noqa: ANN401 - a pyarrow.NativeFile, which has no types
-        """A file for reading at random."""
-        ...
-
-    def shown(self, path: str) -> str:
-        """A file's address, fit to be shown."""
-        ...
+Store: TypeAlias = "Disk | Remote"
+"""A place that was asked for, and the files in it."""
 
 
 def store_at(where: str | os.PathLike[str]) -> Store:
@@ -75,31 +61,37 @@ class Disk:
         self.location = str(with_home(given).absolute())
 
     def find(self) -> Found | list[Found]:
-        """Look at the path; a folder is walked."""
-        path = Path(self.location)
+        """The file at the path; or the .npy and .parquet files below it, unsorted, hidden ones left out."""
+        path, failed = Path(self.location), list[OSError]()
         try:
             if path.is_dir():
-                return [Found(str(one), one.relative_to(path).as_posix(), one.stat().st_size) for one in _walk(path)]
+                found = []
+                for root, folders, names in os.walk(path, onerror=failed.append):
+                    folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+                    found += [Path(root, name) for name in names if holds_numbers(name)]
+                if failed:
+                    raise failed[0]
+                return [Found(str(one), one.relative_to(path).as_posix(), one.stat().st_size) for one in found]
             return Found(self.location, path.name, path.stat().st_size)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise BadFile(_missing(self.given)) from error
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
             raise BadFile(f"{shown_path(self.given)} cannot be read: {reason(error)}") from error
 
-    def open(self, path: str) -> Any:  # noqa: ANN401 - see Store
+    def open(self, path: str) -> Any:  # noqa: ANN401 - a pyarrow.NativeFile, which has no types
         """A file for reading at random."""
         return need_pyarrow("reading .parquet").OSFile(path)
 
     def shown(self, path: str) -> str:
-        """The path itself."""
+        """A file's address, fit to be shown: the path itself."""
         return path
 
 
+@dataclass(eq=False)
 class Remote:
     """Files of an object store."""
 
-    def __init__(self, location: str) -> None:
-        self.location = location
+    location: str
 
     def __reduce__(self) -> tuple[type[Remote], tuple[str]]:
         return Remote, (with_settings(self.location, os.environ),)  # the server; never a key
@@ -121,7 +113,7 @@ class Remote:
         return connected
 
     def find(self) -> Found | list[Found]:
-        """Ask the store; what lies below a key is a folder."""
+        """The same from the store, where all keys below a key are a folder."""
         need_pyarrow("reading from an object store")
         from pyarrow.fs import FileSelector, FileType
 
@@ -137,12 +129,12 @@ class Remote:
         files = [Found(one.path, one.path[start:], one.size) for one in below if one.type == FileType.File]
         return [one for one in files if holds_numbers(one.name)]
 
-    def open(self, path: str) -> Any:  # noqa: ANN401 - see Store
+    def open(self, path: str) -> Any:  # noqa: ANN401 - see Disk
         """A file for reading at random."""
         return self._connected[0].open_input_file(path)
 
     def shown(self, path: str) -> str:
-        """The address without credentials."""
+        """A file's address, fit to be shown: without credentials."""
         return f"{urlsplit(self.location).scheme}://{path}"
 
 
@@ -220,16 +212,6 @@ def holds_numbers(name: str) -> bool:
     """
     path = PurePosixPath(name)
     return path.suffix.lower() in SUFFIXES and not any(part.startswith((".", "_")) for part in path.parts)
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for root, folders, names in os.walk(folder, onerror=_refuse):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        yield from (Path(root, name) for name in names if holds_numbers(name))
-
-
-def _refuse(error: OSError) -> None:
-    raise error
 
 
 def _missing(given: str) -> str:

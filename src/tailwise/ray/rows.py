@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..errors import ClusterLost
-from ..matrix.blocks import loaded, worth_loading
+from ..matrix import blocks
 from ..matrix.open import TopK
 from ..matrix.shard import Shard
 from ..matrix.shards import Rows, shard_bounds
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # Methods of a shard that make a column, its key being their first argument, and where they name columns that they need.
 MAKING: dict[str, tuple[int, ...]] = {
-    "hold": (), "scan": (), "price": (1,), "price_roughly": (1,), "price_again": (1, 3), "hide": (1,),
-    "hidden_l1": (), "hidden_score": (), "away": (1,), "minus_classes": (),
+    "hold": (), "scan": (), "price": (1,), "price_roughly": (1,), "price_again": (1, 3), "subtract_hidden": (1,),
+    "hidden": (), "distance": (1,), "minus_classes": (),
 }  # fmt: skip
 Recipe: TypeAlias = tuple[str, Sequence[tuple[Any, ...]]]  # a method, and its arguments for each shard
 MOST_REBUILDS = 8  # in a row, of one shard
@@ -72,7 +72,8 @@ class ShardActor:
     """A shard in a process of its own."""
 
     def __init__(self, matrix: Matrix, start: int, stop: int, threads: int, *, compiled: bool) -> None:
-        self.shard = Shard(matrix, start, stop, threads, loops=loaded() if compiled else None)
+        loops = blocks.compiled_loops() if compiled else None
+        self.shard = Shard(matrix, start, stop, threads, loops=loops)
 
     def process(self) -> int:
         """The number by which the system knows this process."""
@@ -162,7 +163,7 @@ class RayBackend:
         # Where its node is gone, others are full: a shard goes in with theirs, which is slower and goes on.
         cpus = 0 if self._moved[at] else min(share, max(1, int(share)))
         kind = self.ray.remote(num_cpus=cpus, max_restarts=0, scheduling_strategy=affinity)(ShardActor)
-        compiled = worth_loading(int(self.bounds[-1]), self.classes) and not self.sparse
+        compiled = not self.sparse and bool(self.bounds[-1] * self.classes >= blocks.LEAST_ELEMENTS)
         return kind.remote(self._sources[at], *self.bounds[at : at + 2].tolist(), threads, compiled=compiled)
 
     def _source(self, matrix: Matrix, start: int, stop: int) -> Any:  # noqa: ANN401 - a matrix, or a reference to one
@@ -187,7 +188,8 @@ class RayBackend:
 def needed(recipes: dict[Any, Recipe], dropped: set[Any]) -> dict[Any, Recipe]:
     """Recipes of the columns that are in use, and of those from which they are made.
 
-    >>> made = {1: ("hold", [(1,)]), 2: ("price", [(2, 1)]), 3: ("price_again", [(3, 1, [], 2)]), 4: ("away", [(4, 2)])}
+    >>> made = {1: ("hold", [(1,)]), 2: ("price", [(2, 1)]), 3: ("price_again", [(3, 1, [], 2)])}
+    >>> made[4] = "distance", [(4, 2)]
     >>> list(needed(made, {2, 4})), list(needed(made, {2, 3})), list(needed(made, {2, 3, 4}))
     ([1, 2, 3], [1, 2, 4], [1])
     """

@@ -90,7 +90,7 @@ def sparse_bound(program: Program, point: DualPoint) -> float:
 
     Where the true P·y is larger by h, a reduced cost is smaller by h: the b smallest of u − P·y − h bound them all.
     """
-    cheapest, _ = program.rows.hiding(point.reduced, point.y).sum_of_smallest(program.budget)
+    cheapest, _ = program.rows.subtract_hidden(point.reduced).sum_of_smallest(program.budget)
     return newton.target_value(program.ranges, point.y) + cheapest - point.margin
 
 
@@ -153,7 +153,7 @@ def _most_open(program: Program) -> int:
 
 def _open_part(program: Program, point: DualPoint, size: int, *, rough: bool = False) -> tuple[newton.Part, float]:
     """The `size` rows nearest to the threshold, and the distance of the farthest of them."""
-    distance = point.reduced.away_from(point.theta)
+    distance = point.reduced.distance_from(point.theta)
     chosen = distance.smallest(size)
     width = float(distance.at(chosen).max()) if size < program.rows.size else np.inf
     inside = program.rows.inside(point.reduced, point.theta, program.cost, but=chosen)

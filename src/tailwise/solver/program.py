@@ -58,7 +58,7 @@ class Program:
         """The most by which λ·dist(Pᵀz, ·) may be larger or smaller."""
         if not self.rows.sparse or self.lam == 0:
             return 0.0
-        return self.lam * float(self.rows.hidden_l1().at(indices).sum())
+        return self.lam * float(self.rows.hidden().at(indices).sum())
 
     @property
     def separable(self) -> bool:

@@ -74,7 +74,7 @@ class Core:
 
 def open_core(program: Program, point: DualPoint, size: int, picks: IntArray | None = None) -> Core:
     """The `size` rows nearest to the threshold; the batch starts as `picks`, or as the b smallest reduced costs."""
-    where = point.reduced.away_from(point.theta).smallest(size)
+    where = point.reduced.distance_from(point.theta).smallest(size)
     batch = point.reduced.smallest(program.budget) if picks is None else picks
     chosen = np.isin(where, batch, assume_unique=True)
     fixed = batch[np.isin(batch, where, assume_unique=True, invert=True)]

@@ -94,7 +94,7 @@ def _round(program: Program, point: DualPoint, effort: Effort, report: Report) -
 def _useful_rows(point: DualPoint, best: Core) -> int:
     """How many rows cost little enough to help: with a large λ, rows far from the threshold are worth their price."""
     worth = (best.value() - point.bound) / 300
-    return min(point.reduced.away_from(point.theta).count_up_to(worth), LARGEST_CORE // len(point.y))
+    return min(point.reduced.distance_from(point.theta).count_up_to(worth), LARGEST_CORE // len(point.y))
 
 
 def _search(
@@ -144,7 +144,7 @@ def _prove(program: Program, point: DualPoint, best: Core, effort: Effort, repor
     if effort.nodes == 0 or not _open(best, point, effort):
         return best, point.bound
     left = best.value() - point.bound
-    undecided = point.reduced.away_from(point.theta).count_up_to(left * (1 + 1e-9))
+    undecided = point.reduced.distance_from(point.theta).count_up_to(left * (1 + 1e-9))
     if undecided > EXACT_ROWS:
         report(f"branch and bound left out: {undecided} rows undecided")
         return best, point.bound

@@ -41,7 +41,7 @@ def test_fixed_point_sums_are_right_and_add_up_in_any_order(dtype: type) -> None
     parts = [fixed_point_sums(part) for part in np.array_split(rng.permutation(block), 7)]
     assert np.array_equal(sum(parts), whole)
     truth = [math.fsum(column) for column in block.astype(np.float64).T]
-    np.testing.assert_allclose(from_fixed_point(whole), truth, rtol=0, atol=len(block) * 2.0**-61 + 1e-12)
+    np.testing.assert_allclose(from_fixed_point([whole]), truth, rtol=0, atol=len(block) * 2.0**-61 + 1e-12)
 
 
 def test_fixed_point_sums_hold_for_more_rows_than_are_added_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,4 +54,4 @@ def test_fixed_point_sums_hold_for_more_rows_than_are_added_at_once(monkeypatch:
 
 def test_sums_of_nothing_are_zero() -> None:
     assert exact_sum(np.empty(0)) == 0
-    assert from_fixed_point(fixed_point_sums(np.empty((0, 3), dtype=np.float32))).tolist() == [0, 0, 0]
+    assert from_fixed_point([fixed_point_sums(np.empty((0, 3), dtype=np.float32))]).tolist() == [0, 0, 0]

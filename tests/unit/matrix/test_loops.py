@@ -172,7 +172,7 @@ blocks.LEAST_ELEMENTS = 0
 array, y = np.random.default_rng(0).dirichlet(np.ones(8), size=5_000).astype(np.float16), np.linspace(-1, 1, 8)
 for _ in range(2):
     rows = Rows(array)
-    assert blocks.loaded() is None
+    assert blocks.compiled_loops() is None
     found = rows.priced(rows.hold(np.zeros(5_000)), y).values()
     np.testing.assert_allclose(found, -(array.astype(float) @ y), atol=1e-14)
 """

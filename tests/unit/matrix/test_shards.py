@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailwise.matrix.blocks import larger_than, map_blocks, product, rough_product, rows_per_block, smallest, widen_half
+from tailwise.matrix.blocks import larger_than, map_blocks, product, rough_product, rows_per_block, smallest, widen
 from tailwise.matrix.open import open_proba
 from tailwise.matrix.shards import LocalBackend, Rows, shard_bounds
 from tailwise.score import entropy
@@ -28,12 +28,12 @@ def softmax_rows(size: int, classes: int, dtype: type = np.float64, seed: int = 
 
 def test_every_finite_non_negative_half_is_widened_exactly() -> None:
     every = np.arange(0x7C00, dtype=np.uint16).view(np.float16)
-    assert np.array_equal(widen_half(every), every.astype(np.float32))
+    assert np.array_equal(widen(every), every.astype(np.float32))
 
 
 def test_negative_and_non_finite_halves_are_widened_by_the_slow_way() -> None:
     odd = np.array([-1.5, np.inf, np.nan], dtype=np.float16)
-    assert np.array_equal(widen_half(odd), odd.astype(np.float32), equal_nan=True)
+    assert np.array_equal(widen(odd), odd.astype(np.float32), equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -258,7 +258,7 @@ def test_a_column_is_ranked_as_a_stable_sort_would(
     assert column.smallest(0).tolist() == []
     assert column.extent() == (values.min(), values.max())
     assert column.count_up_to(0.0) == (values <= 0).sum()
-    assert np.array_equal(column.away_from(0.5).values(), np.abs(values - 0.5))
+    assert np.array_equal(column.distance_from(0.5).values(), np.abs(values - 0.5))
     some = np.random.default_rng(7).permutation(9_000)[:100]
     assert np.array_equal(column.at(some), values[some])
 
@@ -313,7 +313,7 @@ def test_memory_of_dropped_columns_is_used_again_but_never_anybodys_array() -> N
     rows = rows_in(array, 1)
     cost = rows.hold(own)
     for factor in (1.0, 2.0, 3.0):  # each drops the one before
-        found = rows.priced(cost, factor * y).away_from(0.25)
+        found = rows.priced(cost, factor * y).distance_from(0.25)
         np.testing.assert_allclose(found.values(), np.abs(kept - array @ (factor * y) - 0.25), atol=1e-13)
         read = found.values()
     read_before = read.copy()
