@@ -15,15 +15,17 @@ from .strategy import DEFAULT, STRATEGIES, WITHOUT_EMBEDDINGS, Strategy, make
 from .typiclust import cold_start
 
 if TYPE_CHECKING:
-    from .badge import Badge, Falcun
+    from .badge import Badge
     from .balanced_boundary import BalancedBoundary
     from .boundary import Boundary
     from .coreset import CoreSet
+    from .dropquery import DropQuery
+    from .falcun import Falcun
     from .galaxy import Direct, Galaxy
     from .herding import MaxHerding, Refine, UHerding
     from .kcenter import KCenter
     from .pseudo_label import Pcb, PseudoLabel
-    from .typiclust import DropQuery, Tcm, TypiClust
+    from .typiclust import Tcm, TypiClust
     from .uncertainty import Bald, Entropy, LeastConfidence, Margin, Random, Vaal
 
 __all__ = [

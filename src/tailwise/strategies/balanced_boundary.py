@@ -160,22 +160,23 @@ class Nearest:
             depth = np.maximum(depth, (values >= -REACH * within(found, -values, budget)).sum(axis=0))
             near = np.arange(len(found))[:, None] < depth
             candidates = self._candidates(np.unique(found[near]), used)
+            copied = candidates.distinct < len(candidates.rows)
             if candidates.distinct < budget:
                 if self._complete and near.all():
                     if len(candidates.rows) >= budget:
                         return candidates.fill_evenly(quota[used])
                     self._allow(max(2 * self._each, -(-budget // candidates.distinct)), budget)
-                elif candidates.crowded and not self._each:
+                elif copied and not self._each:
                     self._allow(1)
                 depth = 2 * depth
                 continue
             filled, prices = candidates.fill(quota[used])
             worth = (values > prices).sum(axis=0)
-            enough = budget if self._each or not candidates.crowded else self._rows.size  # rows of a class, always
+            enough = budget if self._each or not copied else self._rows.size  # rows of a class, always
             seen = self._complete | (worth < len(found)) | (depth >= enough)
             if (seen & (worth <= depth)).all():
                 return filled
-            if candidates.crowded and not self._each:
+            if copied and not self._each:
                 self._allow(1)
             depth = np.where(seen, np.maximum(depth, worth), 2 * depth)
 
@@ -188,10 +189,15 @@ class Nearest:
             while True:
                 self._deepen(count)
                 left = np.flatnonzero(~np.isin(self._found[:, cls], np.concatenate(rows)))
-                keys = self._keys(self._found[left, cls])
+                keys = self._found[left, cls]  # the same for copies
+                if not self._copies:
+                    keys = copy_keys(self._rows.take(keys)).view(np.int64)
                 level = np.array([taken[key] for key in keys.tolist()], dtype=np.int64) + times_before(keys)
                 first = np.argsort(level, kind="stable")[: quota[cls]]
-                if len(first) == quota[cls] and (level[first].max() == 0 or self._shows(int(level[first].max()))):
+                most = int(level[first].max(initial=0))
+                # Whether the lists hold all rows of which at most so many copies come before them.
+                shown_all = self._complete and (most < self._each or len(self._found) == self._rows.size)
+                if len(first) == quota[cls] and (most == 0 or shown_all):
                     break
                 if level.max(initial=0) and not self._each:
                     self._allow(1)
@@ -209,18 +215,10 @@ class Nearest:
         values = values if len(classes) == values.shape[1] else values[:, classes]
         np.negative(np.minimum(values, FAR, out=values), out=values)
         if self._copies:
-            return Candidates(rows, values, np.arange(len(rows)))
+            return Candidates(rows, values, np.arange(len(rows)), len(rows))
         _, first, group = np.unique(copy_keys(proba), return_index=True, return_inverse=True)
         place = np.argsort(np.argsort(first))  # groups in the order of their first rows
-        return Candidates(rows, values, place[group.reshape(-1)])
-
-    def _keys(self, rows: IntArray) -> IntArray:
-        """Numbers that are the same for copies."""
-        return rows if self._copies else copy_keys(self._rows.take(rows)).view(np.int64)
-
-    def _shows(self, level: int) -> bool:
-        """Whether the lists hold all rows of which at most `level` copies come before them."""
-        return self._complete and (level < self._each or len(self._found) == self._rows.size)
+        return Candidates(rows, values, place[group.reshape(-1)], len(first))
 
     def _allow(self, each: int, count: int = 0) -> None:
         """Look again, with so many copies of a row in each list, at `count` rows or more."""
@@ -246,20 +244,11 @@ class Candidates:
     rows: IntArray  # (m,) ascending
     values: Float64Array  # (m, S) minus the distance to each border
     group: IntArray  # (m,) copies have the same number; in the order of their first rows
-
-    @property
-    def distinct(self) -> int:
-        """How many rows there are without copies."""
-        return int(self.group.max(initial=-1)) + 1
-
-    @property
-    def crowded(self) -> bool:
-        """Whether there are copies."""
-        return self.distinct < len(self.rows)
+    distinct: int  # how many rows there are without copies
 
     def fill(self, quota: IntArray) -> tuple[Filled, Float64Array]:
         """At most one of each group, and the prices of the classes: a group is worth what its best row is."""
-        if not self.crowded:
+        if self.distinct == len(self.rows):
             best = transport(self.values, quota)
             return self._filled(best.rows, best.classes, best.bound), best.prices
         order = np.argsort(self.group, kind="stable")

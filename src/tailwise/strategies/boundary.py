@@ -35,8 +35,7 @@ from .coverage import (
     sample_references,
     unit_rows,
 )
-from .kcenter import both_matrices
-from .strategy import Base, Task, strategy
+from .strategy import Base, Task, both_matrices, strategy
 
 CHUNKS = 10
 KEPT = 0.5  # a pick whose gain falls below this share because of the others in its chunk is left to the next chunk
@@ -92,11 +91,13 @@ class Boundary(Base):
             return cover(task, pool, coverage, np.concatenate([references, others]), self.name)
         setting = parse_balance(self.balance)
         lam = setting if isinstance(setting, float) else np.inf
-        filling = Filling(task, pool, coverage, class_quotas(task), self.near, lam)
+        before, filling = coverage.value, Filling(task, pool, coverage, class_quotas(task), self.near, lam)
         filling.run()
-        gained, slack = filling.gained, max(0.0, filling.slack)
+        gained, slack = coverage.value - before, max(0.0, filling.slack)
+        if lam == np.inf:  # the smallest λ that keeps the quotas: half of what prices differ by, in units of λ = 1
+            lam = filling.spread / (2 * filling.unit) if filling.unit else 0.0
         return task.selection(
-            np.array(filling.picks), informativeness=gained, balance=self.balance, lam=filling.used_lam,
+            np.array(filling.picks), informativeness=gained, balance=self.balance, lam=lam,
             method=self.name, status="optimal chunks", objective=-gained, bound=-gained - slack,
             gap=slack / gained if gained else 0.0, places=np.bincount(filling.places, minlength=task.rows.classes),
         )  # fmt: skip
@@ -216,28 +217,19 @@ class Filling:
 
     def __init__(self, task: Task, pool: Matrix, coverage: Coverage, quota: IntArray, near: int, lam: float) -> None:
         self.task, self.pool, self.coverage, self.quota, self.left = task, pool, coverage, quota, quota.copy()
-        self.near, self.lam, self.start, self.slack, self.spread = near, lam, coverage.value, 0.0, 0.0
+        self.near, self.lam, self.slack, self.spread = near, lam, 0.0, 0.0
         self.first = first_copies(pool)
         self.picks: list[int] = []  # rows of the pool
         self.places: list[int] = []  # the class whose place each of them takes
         self._find_candidates()
         self.unit = float(self.gains.max(initial=0.0))  # the most that one image covers: what λ = 1 is worth
 
-    @property
-    def gained(self) -> float:
-        """By how much the picks have raised the coverage."""
-        return self.coverage.value - self.start
-
-    @property
-    def used_lam(self) -> float:
-        """λ; for exact quotas the smallest that keeps them: half of what prices differ by, in units of λ = 1."""
-        return self.lam if self.lam < np.inf else self.spread / (2 * self.unit) if self.unit else 0.0
-
     def run(self) -> None:
         """Fill all places."""
         budget = self.task.budget
         while missing := budget - len(self.picks):
-            chunk = self._solve(share_of(np.maximum(self.left, 0), min(-(-budget // CHUNKS), missing)))
+            left, size = np.maximum(self.left, 0), min(-(-budget // CHUNKS), missing)
+            chunk = self._solve(whole_quotas(left * (size / left.sum()), size))  # a part of the places that are left
             self.slack += chunk.bound - chunk.value
             self.spread = max(self.spread, float(np.ptp(chunk.prices)))
             self._accept(chunk)
@@ -281,8 +273,3 @@ class Filling:
                 self.places.append(cls)
                 self.left[cls] -= 1
                 self.picked[at] = True
-
-
-def share_of(quota: IntArray, size: int) -> IntArray:
-    """A part of the quotas, `size` places in all, (C,)."""
-    return whole_quotas(quota * (size / quota.sum()), size)

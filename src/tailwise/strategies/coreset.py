@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
@@ -23,8 +23,7 @@ from ..processes import one_blas_thread
 from ..solver.highs import ChosenColumns, CoverSearch, Sparse, load_cover, relax_cover, run_cover
 from ..solver.path import parse_balance
 from ..types import BoolArray, Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
-from .kcenter import both_embeddings
-from .strategy import Base, Task, strategy
+from .strategy import Base, Task, both_embeddings, strategy
 
 BLOCK = 2**22  # entries of a block of distances: 32 MB
 NEAR = 1e-4  # a square below this share of |x|² + |y|² has lost digits to cancellation: it is taken from x − y instead
@@ -87,10 +86,23 @@ def robust_k_center(
     """
     if max_steps is not None and max_steps < 0:
         raise BadInput(f"max_steps is {max_steps}; give 0 or more, or None for no limit")
+    x, y = _matrix(pool, "pool"), _matrix(labelled, "labelled")
+    if x.shape[1] != y.shape[1]:
+        raise BadInput(f"pool has {x.shape[1]} features and labelled {y.shape[1]}; embed both with one model")
+    if budget < 0 or outliers < 0:
+        raise BadInput(f"budget is {budget} and outliers {outliers}; neither can be negative")
+    if budget > len(x):
+        raise PoolExhausted(f"asked for {budget} picks, but the pool has {len(x)} rows; lower the budget")
+    steps = np.inf if max_steps is None else max_steps
     deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
+    origin = x[:1].sum(axis=0)  # row 0: a near origin saves digits in |x|² + |y|² − 2xᵀy, and keeps integers exact
     with one_blas_thread():
-        search = _greedy_start(_Problem.checked(pool, labelled, budget, outliers), deadline)
-        search.steps = np.inf if max_steps is None else max_steps
+        points, centres = _Points.of(x - origin), _Points.of(y - origin)
+        reached_sq = _nearest_sq(points, centres, np.full(len(x), np.inf))
+        search = _Search(
+            points, reached_sq, budget=budget, outliers=outliers, deadline=deadline, steps=steps
+        )  # fmt: skip
+        _start_greedily(search)
         if search.lower_sq < search.upper_sq and not search.spent():
             _refine(search, max_edges, max_nodes)
         return search.result()
@@ -149,33 +161,6 @@ def _farthest_first(points: _Points, start: Float64Array, count: int) -> tuple[I
     return picks, nearest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Problem:
-    pool: _Points  # (N, d)
-    reached_sq: Float64Array  # (N,) squared distance to the nearest labelled point; inf without any
-    budget: int
-    outliers: int
-
-    @classmethod
-    def checked(cls, pool: FloatArray, labelled: FloatArray, budget: int, outliers: int) -> _Problem:
-        x, y = _matrix(pool, "pool"), _matrix(labelled, "labelled")
-        if x.shape[1] != y.shape[1]:
-            raise BadInput(f"pool has {x.shape[1]} features and labelled {y.shape[1]}; embed both with one model")
-        if budget < 0 or outliers < 0:
-            raise BadInput(f"budget is {budget} and outliers {outliers}; neither can be negative")
-        if budget > len(x):
-            raise PoolExhausted(f"asked for {budget} picks, but the pool has {len(x)} rows; lower the budget")
-        origin = x[:1].sum(axis=0)  # row 0: a near origin saves digits in |x|² + |y|² − 2xᵀy, and keeps integers exact
-        points, centres = _Points.of(x - origin), _Points.of(y - origin)
-        return cls(points, _nearest_sq(points, centres, np.full(len(x), np.inf)), budget, outliers)
-
-    def nearest_sq(self, picks: IntArray) -> Float64Array:
-        return _nearest_sq(self.pool, self.pool.take(picks), self.reached_sq)  # (N,)
-
-    def radius_sq(self, picks: IntArray) -> float:
-        return float(np.sort(self.nearest_sq(picks))[-1 - self.outliers])
-
-
 def _matrix(values: FloatArray, name: str) -> Float64Array:
     """A float64 (n, d) matrix of finite numbers, or an error that names the first bad row."""
     matrix = np.asarray(values, dtype=np.float64)
@@ -189,34 +174,41 @@ def _matrix(values: FloatArray, name: str) -> Float64Array:
 
 @dataclass(slots=True, eq=False)
 class _Search(CoverSearch):
-    problem: _Problem
-    picks: IntArray  # (b,) the best so far
-    upper_sq: float  # their radius
-    lower_sq: float  # proven: no picks have a smaller one
+    """The problem, the best picks so far, and what the search may still cost."""
+
+    pool: _Points  # (N, d)
+    reached_sq: Float64Array  # (N,) squared distance to the nearest labelled point; inf without any
+    picks: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # (b,) the best so far
+    upper_sq: float = np.inf  # their radius
+    lower_sq: float = 0.0  # proven: no picks have a smaller one
+
+    def radius_sq(self, picks: IntArray) -> float:
+        nearest = _nearest_sq(self.pool, self.pool.take(picks), self.reached_sq)  # (N,)
+        return float(np.sort(nearest)[-1 - self.outliers])
 
     def offer(self, picks: IntArray) -> None:
         """Take these picks over, with farthest-first ones added up to b, if that leaves a smaller radius."""
-        if len(picks) <= self.problem.budget:
-            nearest = self.problem.nearest_sq(picks)
+        if len(picks) <= self.budget:
+            nearest = _nearest_sq(self.pool, self.pool.take(picks), self.reached_sq)
             nearest[picks] = -np.inf
-            added = _farthest_first(self.problem.pool, nearest, self.problem.budget - len(picks))[0]
-            full = np.concatenate([picks, added])
-            radius_sq = self.problem.radius_sq(full)
+            full = np.concatenate([picks, _farthest_first(self.pool, nearest, self.budget - len(picks))[0]])
+            radius_sq = self.radius_sq(full)
             if radius_sq < self.upper_sq:
                 self.picks, self.upper_sq = full, radius_sq
 
     def result(self) -> CoreSetResult:
-        late = time.perf_counter() >= self.deadline
-        status = "optimal" if self.lower_sq >= self.upper_sq else "time limit" if late else "best found"
+        status = "time limit" if time.perf_counter() >= self.deadline else "best found"
+        if self.lower_sq >= self.upper_sq:
+            status = "optimal"
         lower, radius = np.sqrt([min(self.lower_sq, self.upper_sq), self.upper_sq]).tolist()
         rows = np.sort(self.picks)
-        if len(rows) < len(self.problem.reached_sq):
-            rows = rows[_farthest_first(self.problem.pool.take(rows), self.problem.reached_sq[rows], len(rows))[0]]
+        if len(rows) < len(self.reached_sq):
+            rows = rows[_farthest_first(self.pool.take(rows), self.reached_sq[rows], len(rows))[0]]
         return CoreSetResult(rows, radius, lower, status)
 
 
-def _greedy_start(problem: _Problem, deadline: float) -> _Search:
-    """Farthest-first picks, their radius, and a lower bound.
+def _start_greedily(search: _Search) -> None:
+    """Set farthest-first picks, their radius, and a lower bound.
 
     The bound: let b + Ξ + 1 pool points lie pairwise ≥ w apart and ≥ w/2 from every labelled point, and let δ < w/2.
     Then a labelled centre covers none of them, and a picked one at most one (two would be ≤ 2δ < w apart), so b picks
@@ -225,20 +217,17 @@ def _greedy_start(problem: _Problem, deadline: float) -> _Search:
     as the largest distance never rises. Labels are ≥ w away too, more than needed: run two counts their distances
     double. Without labels the first pick is far from nothing when it is made, but all later ones are far from it.
     """
-    count = problem.budget + problem.outliers
-    if count >= len(problem.reached_sq):  # all that is not picked may be an outlier
-        greedy, upper_sq, lower_sq = np.arange(problem.budget, dtype=np.int64), 0.0, 0.0
-    else:
-        picks, left = _farthest_first(problem.pool, problem.reached_sq, count)
-        apart_sq = left.max()
-        if np.isfinite(problem.reached_sq[0]):
-            apart_sq = max(apart_sq, _farthest_first(problem.pool, 4.0 * problem.reached_sq, count)[1].max())
-        greedy = picks[: problem.budget]
-        upper_sq = problem.radius_sq(greedy)
-        lower_sq = upper_sq if problem.budget == 0 else float(apart_sq) / 4.0
-    return _Search(
-        problem, greedy, upper_sq, lower_sq, budget=problem.budget, outliers=problem.outliers, deadline=deadline
-    )
+    count = search.budget + search.outliers
+    if count >= len(search.reached_sq):  # all that is not picked may be an outlier
+        search.picks, search.upper_sq = np.arange(search.budget, dtype=np.int64), 0.0
+        return
+    picks, left = _farthest_first(search.pool, search.reached_sq, count)
+    apart_sq = left.max()
+    if np.isfinite(search.reached_sq[0]):
+        apart_sq = max(apart_sq, _farthest_first(search.pool, 4.0 * search.reached_sq, count)[1].max())
+    search.picks = picks[: search.budget]
+    search.upper_sq = search.radius_sq(search.picks)
+    search.lower_sq = search.upper_sq if search.budget == 0 else float(apart_sq) / 4.0
 
 
 def _refine(search: _Search, max_edges: int, max_nodes: int) -> None:
@@ -285,7 +274,7 @@ class _Graph:
     @classmethod
     def between(cls, search: _Search, max_edges: int) -> _Graph | None:
         """The pairs below the upper bound, or about max_edges/2 to max_edges nearest ones; None if time is short."""
-        pool, reached_sq = search.problem.pool, search.problem.reached_sq
+        pool, reached_sq = search.pool, search.reached_sq
         rows = np.flatnonzero(reached_sq > search.lower_sq)
         limit_sq = upper_sq = search.upper_sq * (1.0 - SAME)
         parts: list[Sparse] = []
@@ -333,16 +322,15 @@ def _kept(matrix: Sparse, keep: BoolArray) -> Sparse:
 
 
 def _relaxation_rules_out(search: _Search, cover: Sparse) -> bool:
-    greedy = ChosenColumns(cover).choose(np.ones(cover.shape[1]), search.problem.outliers)
+    greedy = ChosenColumns(cover).choose(np.ones(cover.shape[1]), search.outliers)
     search.offer(greedy)
-    return len(greedy) > search.problem.budget and relax_cover(search, cover)[0] > search.problem.budget
+    return len(greedy) > search.budget and relax_cover(search, cover)[0] > search.budget
 
 
 def _swaps_fail(search: _Search, cover: Sparse) -> bool:
     columns = ChosenColumns(cover)
-    for surplus in columns.choose(relax_cover(search, cover)[1] + 1e-4, search.problem.outliers)[
-        search.problem.budget :
-    ]:
+    chosen = columns.choose(relax_cover(search, cover)[1] + 1e-4, search.outliers)
+    for surplus in chosen[search.budget :]:
         columns.move(surplus, -1)
     found = columns.swap(search)
     if found is not None:
@@ -351,7 +339,7 @@ def _swaps_fail(search: _Search, cover: Sparse) -> bool:
 
 
 def _branching_rules_out(search: _Search, max_nodes: int, cover: Sparse) -> bool:
-    budget = search.problem.budget
+    budget = search.budget
     solver = load_cover(search, cover, integer=True)
     solver.setOptionValue("mip_max_nodes", max(1, int(max_nodes * min(1.0, EDGES_AT_FULL_NODES / cover.nnz) ** 2)))
     solver.setOptionValue("objective_target", float(budget))  # any cover will do

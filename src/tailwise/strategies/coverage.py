@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..matrix.blocks import map_blocks, rows_per_block
 from ..processes import one_blas_thread
 from ..types import Float64Array, FloatArray, IntArray, Matrix
-from .greedy import Imbalance
+from .strategy import Imbalance
 
 REFERENCES = 1_500  # images that stand for the pool; more did not change what was learnt from the picks
 BLOCK_ROWS = 512  # rows whose similarities are computed together: the same sums, whatever the number of threads
@@ -136,7 +136,7 @@ def inclusion_chances(weights: Float64Array, count: int) -> Float64Array:
 
 @dataclass(slots=True, eq=False)
 class Coverage:
-    """How well each reference is represented by what is labelled or picked; `add` changes it."""
+    """How well each reference is represented by what is labelled or picked; `Candidates.add_if` changes it."""
 
     references: Float32Array  # (R, d) rows of length 1
     weights: Float64Array  # (R,), summing to 1
@@ -149,7 +149,8 @@ class Coverage:
         coverage = cls(references, weights, width, np.zeros(len(references), np.float32))
         with one_blas_thread():
             for start in range(0, len(labelled), BLOCK_ROWS):
-                coverage.add(coverage.similarities(labelled[start : start + BLOCK_ROWS]))
+                similarities = coverage.similarities(labelled[start : start + BLOCK_ROWS])
+                np.maximum(coverage.covered, similarities.max(axis=0, initial=0.0), out=coverage.covered)
         return coverage
 
     @property
@@ -180,10 +181,6 @@ class Coverage:
         more -= self.covered
         gains: Float64Array = np.maximum(more, 0, out=more) @ self.weights
         return gains
-
-    def add(self, similarities: Float32Array) -> None:
-        """Count rows as labelled, by their similarities (m, R)."""
-        np.maximum(self.covered, similarities.max(axis=0, initial=0.0), out=self.covered)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -363,7 +360,7 @@ class _Race:
             best = int(self.worth.argmax())
             if self.imbalance and self.charged_at[best] < turn:  # cheap: before the gains
                 stale = self._stale(self.charged_at, turn, charged, best)
-                self.added[stale], self.charged_at[stale] = self.imbalance.added_by(stale), turn
+                self.added[stale], self.charged_at[stale] = self.imbalance.added(self.imbalance.rows.take(stale)), turn
                 charged *= 2
             elif self.known_at[best] < turn:
                 stale = self._stale(self.known_at, turn, CHECKED_AT_ONCE, best)

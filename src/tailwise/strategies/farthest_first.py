@@ -15,7 +15,7 @@ import numpy as np
 from ..matrix.blocks import map_blocks, smallest
 from ..processes import one_blas_thread
 from ..solver.program import Report, silent
-from ..types import BoolArray, Float64Array, FloatArray, IntArray
+from ..types import Float64Array, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from ..matrix.open import Matrix
@@ -65,12 +65,9 @@ class Centres:
 def measure(pool: Matrix, labelled: Matrix, report: Report = silent) -> Start:
     """Compare every pool row with every labelled sample, a block with a block, on all cores."""
     size, others = pool.shape[0], labelled.shape[0]
-    norms, squared, nearest = np.empty(size), np.full(size, np.inf), np.zeros(size, dtype=np.int64)
-
-    def weigh(where: slice) -> None:
-        norms[where] = squares(pool[where])
-
-    map_blocks(size, _rows_read(pool), weigh)
+    squared, nearest = np.full(size, np.inf), np.zeros(size, dtype=np.int64)
+    parts = map_blocks(size, _rows_read(pool), lambda where: squares(pool[where]))
+    norms = np.concatenate([np.empty(0), *parts])
     largest = norms.max(initial=0.0)
     with one_blas_thread():
         for first, held in _in_parts(labelled):
@@ -160,26 +157,17 @@ class Nearest:
         self.picks.norms[self.count] = self.start.norms[row]
         self.count += 1
 
-    def read(self, rows: IntArray) -> FloatArray:
-        """The points of ascending pool rows, (m, d)."""
-        return np.asarray(self.start.pool[rows])
-
-    def stale(self, rows: IntArray) -> BoolArray:
-        """True for rows that do not know every pick; one at distance 0 has nothing to learn."""
-        return (self.seen[rows] < self.count) & (self.exact[rows] > 0)
-
-    def learn(self, rows: IntArray, points: FloatArray) -> None:
-        """Bring rows up to date, those together that miss the same picks."""
+    def learn(self, rows: IntArray, points: FloatArray | None = None) -> None:
+        """Bring ascending rows up to date, those together that miss the same picks; points not at hand are read."""
+        points = np.asarray(self.start.pool[rows]) if points is None else points
         order = np.argsort(self.seen[rows], kind="stable")
         for at in range(0, len(order), BATCH_ROWS):
             part = order[at : at + BATCH_ROWS]
-            self._learn(rows[part], points[part].astype(np.float64, copy=False))
-
-    def _learn(self, rows: IntArray, points: Float64Array) -> None:
-        norms, squared, nearest = self.start.norms[rows], self.squared[rows], self.nearest[rows]
-        for first, centres in self._picks_from(int(self.seen[rows].min(initial=self.count))):
-            _approach(points, norms, centres, self.labelled + first, squared, nearest)
-        self.squared[rows], self.nearest[rows], self.seen[rows] = squared, nearest, self.count
+            some, wide = rows[part], points[part].astype(np.float64, copy=False)
+            norms, squared, nearest = self.start.norms[some], self.squared[some], self.nearest[some]
+            for first, centres in self._picks_from(int(self.seen[some].min(initial=self.count))):
+                _approach(wide, norms, centres, self.labelled + first, squared, nearest)
+            self.squared[some], self.nearest[some], self.seen[some] = squared, nearest, self.count
 
     def _picks_from(self, known: int) -> Iterator[tuple[int, Centres]]:
         for first in range(known, self.count, BATCH_ROWS):
@@ -207,16 +195,11 @@ class Nearest:
             behind = far[self.seen[far] < self.count]
             if not len(behind):
                 return float(self.exact_distances(far[[self.squared[far].argmax()]])[0])
-            self.learn_all(behind)
+            self._learn_all(behind)
         return 0.0
 
-    def learn_all(self, rows: IntArray) -> None:
-        """Bring ascending rows up to date, on all cores."""
-
-        def part(where: slice) -> None:
-            self.learn(rows[where], self.read(rows[where]))
-
-        map_blocks(len(rows), 4 * BATCH_ROWS, part)
+    def _learn_all(self, rows: IntArray) -> None:
+        map_blocks(len(rows), 4 * BATCH_ROWS, lambda where: self.learn(rows[where]))
 
     def exact_distances(self, rows: IntArray) -> Float64Array:
         """Least distance by differences, as a loop over all centres finds it, of ascending rows that are up to date.
@@ -229,7 +212,7 @@ class Nearest:
         return self.exact[rows]
 
     def _compare(self, rows: IntArray) -> None:
-        points = self.read(rows).astype(np.float64, copy=False)
+        points = np.asarray(self.start.pool[rows]).astype(np.float64, copy=False)
         new = self.compared[rows] < 0
         if new.any():
             for _, held in _in_parts(self.start.labelled):

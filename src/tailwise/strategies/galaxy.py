@@ -58,24 +58,13 @@ class ClassOrders:
         of_class = labels[None, :] == np.arange(self.classes)[:, None]  # (C, L)
         self._keys = np.sort(2 * self.ranks[:, self.size :].astype(np.int64) + of_class, axis=1)
 
-    @property
-    def length(self) -> int:
-        """How many images there are in all."""
-        return int(self.images.shape[1])
+    def labelled(self, cls: int | slice = slice(None)) -> tuple[IntArray, BoolArray]:
+        """Ranks of the labelled images in the order of a class, ascending, and whether each is of the class, (m,).
 
-    @property
-    def places(self) -> IntArray:
-        """Ranks of the labelled images in each class's order, ascending, (C, m)."""
-        return self._keys >> 1
-
-    @property
-    def own(self) -> BoolArray:
-        """Whether those images are of the class, (C, m)."""
-        return (self._keys & 1).astype(bool)
-
-    def labelled(self, cls: int) -> tuple[IntArray, BoolArray]:
-        """`places` and `own` of one class, (m,) each."""
-        return self._keys[cls] >> 1, (self._keys[cls] & 1).astype(bool)
+        Of all classes, (C, m), where none is named.
+        """
+        keys = self._keys[cls]
+        return keys >> 1, (keys & 1).astype(bool)
 
     def pick(self, image: int) -> None:
         """Pick an image of the pool without a look at its label."""
@@ -150,7 +139,7 @@ class Galaxy(Base):
 
 def in_the_middle(orders: ClassOrders) -> int | None:
     """Step 1: the image halfway between the closest neighbouring labels that differ; None where none is between."""
-    places, own = orders.places, orders.own  # (C, m)
+    places, own = orders.labelled()  # (C, m)
     apart = places[:, 1:] - places[:, :-1]  # (C, m − 1)
     apart[(own[:, 1:] == own[:, :-1]) | (apart < 2)] = NOWHERE
     best = int(apart.argmin()) if apart.size else 0
@@ -166,9 +155,9 @@ def next_to_a_border(orders: ClassOrders) -> int | None:
     Between two labels of the same kind the distance to the other kind falls towards both ends, so only the first and
     the last image of each run without labels can be the nearest.
     """
-    places, own = orders.places, orders.own
+    places, own = orders.labelled()
     before = np.pad(places, ((0, 0), (1, 0)), constant_values=-1)  # (C, m + 1) the label before each run
-    after = np.pad(places, ((0, 0), (0, 1)), constant_values=orders.length)  # the label after it
+    after = np.pad(places, ((0, 0), (0, 1)), constant_values=orders.images.shape[1])  # the label after it
     ends = np.stack([before + 1, after - 1], axis=2)  # (C, m + 1, 2) first and last image of each run
     farther = np.zeros_like(ends)
     for kind in (own, ~own):
@@ -259,7 +248,7 @@ def uncertain_interval(orders: ClassOrders, cls: int) -> tuple[int, int]:
     places, own = orders.labelled(cls)  # (m,)
     worth = np.append(0, np.cumsum(np.where(own, 1, -1)))  # (m + 1,) of the thresholds between two labels
     best = np.flatnonzero(worth == worth.max())
-    return int(np.append(0, places + 1)[best[0]]), int(np.append(places, orders.length)[best[-1]])
+    return int(np.append(0, places + 1)[best[0]]), int(np.append(places, orders.images.shape[1])[best[-1]])
 
 
 def pick_around(orders: ClassOrders, classes: IntArray, budget: int) -> None:

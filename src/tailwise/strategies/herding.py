@@ -27,9 +27,7 @@ from ..solver.solver import lower_bound
 from ..targets import Target
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
 from .coverage import Coverage, Float32Array, Herd, herd, kernel_width, sample_references, unit_rows
-from .greedy import Imbalance
-from .kcenter import both_embeddings
-from .strategy import STRATEGIES, Base, Task, make, strategy
+from .strategy import STRATEGIES, Base, Imbalance, Task, both_embeddings, make, strategy
 
 WIDTHS = ("median", "smallest")
 LEAST_WIDTH = 0.001  # distances between rows of length 1 in float32 are not more exact than that

@@ -13,28 +13,22 @@ leaves at most 2·OPT, so plain farthest-first covers the pool within 4·OPT.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from ..errors import BadInput
-from ..inputs import LARGEST_SCORE, whole_number
+from ..inputs import whole_number
 from ..matrix.blocks import map_blocks, rows_per_block, smallest
-from ..matrix.open import Matrix, as_matrix
+from ..matrix.open import Matrix
 from ..matrix.shards import Column, Rows
 from ..processes import one_blas_thread
 from ..solver.program import Report, silent
 from ..targets import Ranges
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
 from .farthest_first import UNIT, Nearest, Start, measure, most_central
-from .greedy import added_distance
-from .strategy import Base, Task, strategy
-
-if TYPE_CHECKING:
-    from ..matrix.open import Matrix
-
+from .strategy import Base, Task, added_distance, both_matrices, strategy
 
 HOT_ROWS = 256  # updated after every pick
 WARM_BYTES = 32 << 20  # of points and probabilities held in memory: the hot rows are chosen among these
@@ -62,7 +56,7 @@ def k_center(
         race = _Race(start or measure(pool, labelled, report), budget, rows, lam, ranges, report)
         if budget and not labelled.shape[0]:
             race.pick(most_central(pool))
-        while race.left:
+        while len(race.picks) < budget:
             race.advance()
         return GreedyPicks(np.array(race.picks, dtype=np.int64), race.near.pick_distances())
 
@@ -98,23 +92,18 @@ class _Race:
         terms = np.abs(ranges.low).sum() + np.abs(ranges.high).sum() + 2.0 * budget + 2.0
         self.margin = float(4 * UNIT * (rows.classes + 8) * lam * terms + 8 * np.sqrt(UNIT * self.near.slack))
 
-    @property
-    def left(self) -> bool:
-        """True while picks are missing."""
-        return len(self.picks) < self.budget
-
     def advance(self) -> None:
         """Warm the cheapest rows and pick among them until a cold row could win; at least one pick."""
         before = len(self.picks)
         self._warm_up()
-        while self.left and self._heat_and_pick():
+        while len(self.picks) < self.budget and self._heat_and_pick():
             self.report(f"k-center: {len(self.picks)} of {self.budget} picked")
         if len(self.picks) == before:  # more rows than are hot may be the cheapest: compare them all
             self.pick(self._by_the_letter(self._contenders()))
 
     def pick(self, row: int) -> None:
         """Take a row and update the hot ones."""
-        held = self.hot if (self.hot.rows == row).any() else self._hold(np.array([row]))
+        held = self.hot if row in self.hot.rows else self._hold(np.array([row]))
         place = int(np.searchsorted(held.rows, row))
         self.expected += held.proba[place]
         self.near.add(row, held.points[place].astype(np.float64))
@@ -145,7 +134,7 @@ class _Race:
         others = self.lower.copy()
         others[self.hot.rows] = np.inf
         self.threshold = float(others.min())
-        while self.left and (best := self._winner()) is not None:
+        while len(self.picks) < self.budget and (best := self._winner()) is not None:
             self.pick(best)
         return len(self.picks) > before
 
@@ -181,17 +170,18 @@ class _Race:
 
     def _stale(self, rows: IntArray) -> IntArray:
         """Places of the open rows that do not know every pick."""
-        return np.flatnonzero(~self.closed[rows] & self.near.stale(rows))
+        behind = (self.near.seen[rows] < self.near.count) & (self.near.exact[rows] > 0)  # at distance 0 nothing changes
+        return np.flatnonzero(~self.closed[rows] & behind)
 
     def _hold(self, rows: IntArray) -> _Held:
-        return _Held(rows, self.near.read(rows), self.rows.take(rows))
+        return _Held(rows, np.asarray(self.near.start.pool[rows]), self.rows.take(rows))
 
     def _update(self, rows: IntArray, points: FloatArray | None = None) -> None:
         """Bring the distances of rows up to date, on all cores; their points are read where they are not at hand."""
 
         def one(where: slice) -> None:
             part = rows[where]
-            self.near.learn(part, self.near.read(part) if points is None else points[where])
+            self.near.learn(part, None if points is None else points[where])
             self._price(part)
 
         map_blocks(len(rows), READ_ROWS, one)
@@ -281,9 +271,6 @@ def _cut(start: Start, where: slice | IntArray) -> Start:
     )  # fmt: skip
 
 
-CHECKED_BYTES = 4 << 20  # looked at a time for NaN and infinity
-
-
 @strategy
 @dataclass(frozen=True, kw_only=True)
 class KCenter(Base):
@@ -305,18 +292,18 @@ class KCenter(Base):
         """Algorithm 2; `informativeness` is the sum of the distances at which the picks were made."""
         start = measure(*both_matrices(task, predictions), task.report)
         coreset = self._coreset(task, start)
-
-        @cache
-        def pick(lam: float) -> GreedyPicks:
-            return _picks(task, start, coreset, lam)
-
+        pick = cache(partial(_picks, task, start, coreset))
         # λ weighs samples against distances: a typical distance at which picks are made is its natural unit.
-        wordy = isinstance(self.balance, str)
-        scale = _typical(pick(0.0)) if wordy else 1.0
+        scale = _typical(pick(0.0)) if isinstance(self.balance, str) else 1.0
         lam = task.find_lam(self.balance, lambda lam: pick(lam).indices, costs, scale=scale)
         picks = pick(lam.value)
         if coreset:
-            _tell(task, start, coreset, picks)
+            radius = covering_radius(start, picks.indices)
+            task.report(
+                f"k-center: not exact, but among {len(coreset.indices)} candidates; every image is within "
+                f"{coreset.radius:.6g} of a candidate or a labelled image, and within {radius:.6g} of a pick or a "
+                "labelled image"
+            )
         reached = float(picks.distances[np.isfinite(picks.distances)].sum())
         method = f"{self.name} (coreset of {len(coreset.indices)})" if coreset else self.name
         return task.selection(picks.indices, informativeness=reached, balance=self.balance, lam=lam, method=method)
@@ -332,54 +319,6 @@ def _picks(task: Task, start: Start, coreset: Coreset | None, lam: float) -> Gre
     if coreset:
         return coreset.k_center(task.budget, lam, task.ranges, task.report)
     return k_center(start.pool, start.labelled, task.budget, task.rows, lam, task.ranges, task.report, start=start)
-
-
-def _tell(task: Task, start: Start, coreset: Coreset, picks: GreedyPicks) -> None:
-    radius = covering_radius(start, picks.indices)
-    task.report(
-        f"k-center: not exact, but among {len(coreset.indices)} candidates; every image is within {coreset.radius:.6g} "
-        f"of a candidate or a labelled image, and within {radius:.6g} of a pick or a labelled image"
-    )
-
-
-def both_embeddings(task: Task, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
-    """Pool (N, d) and labelled (L, d) embeddings, in memory, checked."""
-    pool, labelled = both_matrices(task, predictions)
-    return np.asarray(pool), np.asarray(labelled)
-
-
-def both_matrices(task: Task, predictions: Predictions) -> tuple[Matrix, Matrix]:
-    """Pool (N, d) and labelled (L, d) embeddings where they are, in memory or in files, checked block by block."""
-    pool = checked_matrix(predictions.embeddings, "embeddings", task.rows.size)
-    labelled = checked_matrix(predictions.labelled_embeddings, "labelled_embeddings", None)
-    if pool.shape[1] != labelled.shape[1]:
-        raise BadInput(f"embeddings have {pool.shape[1]} features, but labelled_embeddings have {labelled.shape[1]}")
-    return pool, labelled
-
-
-def checked_matrix(given: object, name: str, rows: int | None) -> Matrix:
-    """A finite float matrix with one row per image; no more than a block per core is read at a time."""
-    matrix = as_matrix(given, name)
-    shape, dtype = tuple(matrix.shape), np.dtype(matrix.dtype)
-    if len(shape) != 2 or not np.issubdtype(dtype, np.floating):
-        raise BadInput(f"{name} must be a float matrix (images × features), but is {dtype} {shape}")
-    if rows is not None and shape[0] != rows:
-        raise BadInput(f"{name} has {shape[0]} rows, but the probabilities have {rows}")
-
-    def first_bad(where: slice) -> int | None:
-        block = matrix[where]
-        good = np.isfinite(block)
-        if dtype == np.float64:  # others cannot hold more
-            good &= np.abs(block) <= LARGEST_SCORE
-        bad = ~good.all(axis=1)
-        return where.start + int(bad.argmax()) if bad.any() else None
-
-    found = map_blocks(shape[0], max(1, CHECKED_BYTES // max(1, shape[1] * dtype.itemsize)), first_bad)
-    if (bad := next((row for row in found if row is not None), None)) is not None:
-        finite = np.isfinite(matrix[bad : bad + 1]).all()
-        held = f"a number beyond ±{LARGEST_SCORE:g}" if finite else "NaN or infinity"
-        raise BadInput(f"{name} holds {held} in row {bad}")
-    return matrix
 
 
 def _typical(picks: GreedyPicks) -> float:

@@ -48,26 +48,12 @@ def marginal_prices(program: Program, labels: IntArray) -> Float64Array:
     rank = np.empty(len(labels), dtype=np.float64)
     rank[order] = np.arange(len(labels)) - starts[sorted_labels] + 1
     low, high = program.ranges.low[labels], program.ranges.high[labels]
-
-    def distance(count: Float64Array) -> Float64Array:
-        return np.maximum(low - count, 0.0) + np.maximum(count - high, 0.0)
-
-    marginal = cost + program.lam * (distance(rank) - distance(rank - 1))
-    return _never_falling(marginal[order], sorted_labels)[np.argsort(order, kind="stable")]
-
-
-def _never_falling(prices: Float64Array, labels: IntArray) -> Float64Array:
-    """Running maximum within each class: rounding must not let a later row overtake an earlier one."""
-    result = prices.copy()
-    for start, stop in _runs(labels):
-        np.maximum.accumulate(result[start:stop], out=result[start:stop])
-    return result
-
-
-def _runs(labels: IntArray) -> list[tuple[int, int]]:
-    """Start and stop of each run of equal labels."""
-    edges = [0, *(np.flatnonzero(np.diff(labels)) + 1).tolist(), len(labels)]
-    return list(pairwise(edges)) if len(labels) else []
+    with_row, without = (np.maximum(low - m, 0.0) + np.maximum(m - high, 0.0) for m in (rank, rank - 1))
+    prices: Float64Array = (cost + program.lam * (with_row - without))[order]
+    for start, stop in pairwise([*starts.tolist(), len(labels)]):
+        # The running maximum of a class: rounding must not let a later row overtake an earlier one.
+        np.maximum.accumulate(prices[start:stop], out=prices[start:stop])
+    return prices[np.argsort(order, kind="stable")]
 
 
 @strategy

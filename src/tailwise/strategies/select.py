@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..calibration import softmaxed, trust_in, with_trust
+from ..calibration import named_like, probabilities_of, trust_in, with_trust
 from ..errors import BadInput, MissingExtra
 from ..inputs import LARGEST_SCORE, class_names, in_row_order, per_class, per_row, real_array, shown
 from ..matrix.npy import FileMatrix
@@ -106,7 +106,10 @@ def select(
     if logits:
         given = as_matrix(proba, "proba")
         proba = given[:] if isinstance(given, FileMatrix) else proba
-        proba, labelled_proba = softmaxed(proba, "proba"), softmaxed(labelled_proba, "labelled_proba")
+        proba = named_like(proba, probabilities_of(proba, "proba", logits=True))
+        if labelled_proba is not None:
+            softmax = probabilities_of(labelled_proba, "labelled_proba", logits=True)
+            labelled_proba = named_like(labelled_proba, softmax)
     matrix = open_proba(proba)
     checked = None
     if labelled_proba is not None or labels is not None:

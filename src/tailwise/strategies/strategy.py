@@ -1,8 +1,8 @@
-"""What a strategy is: a checked `Task` in, a `Selection` out, and the registry of all strategies.
+"""What a strategy is: the registry, the checked `Task`, the base classes, and the two ways to balance a batch.
 
-A strategy takes predictions and a budget. It declares the arrays it needs (`needs`), so that a learner computes only
-those. Every strategy has a balance setting; λ = 0 is the classical method. A strategy that reads the labels of its
-picks while it still picks declares that (`reads_labels`) and needs an oracle.
+A strategy takes predictions and a budget, and declares the arrays it needs (`needs`), so that a learner computes only
+those. With balance, a strategy that is a score solves the paper's program (`by_cost`), and one that picks images one
+at a time adds Algorithm 2's term to its own (`Imbalance`); λ = 0 is the classical method.
 """
 
 from __future__ import annotations
@@ -16,8 +16,18 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from ..errors import BadInput, PoolExhausted
-from ..inputs import Registry, check_settings, class_names, per_class, real_number, shown, whole_number
-from ..matrix.open import open_proba
+from ..inputs import (
+    LARGEST_SCORE,
+    Registry,
+    check_settings,
+    class_names,
+    per_class,
+    real_number,
+    shown,
+    whole_number,
+)
+from ..matrix.blocks import map_blocks, rows_per_block
+from ..matrix.open import Matrix, as_matrix, open_proba
 from ..matrix.shards import Column, Rows, rows_on, scan
 from ..score import SCORES, Score
 from ..solver.path import (
@@ -35,7 +45,9 @@ from ..solver.path import (
 from ..solver.program import Effort, Program, Report, Solution, silent
 from ..solver.solver import solve
 from ..targets import PerClass, Ranges, Target
-from ..types import Float64Array, IntArray, Oracle, Predictions, Selection
+from ..types import BoolArray, Float64Array, FloatArray, IntArray, Oracle, Predictions, Selection
+
+CHECKED_BYTES = 4 << 20  # of embeddings looked at together for NaN and infinity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,11 +66,6 @@ class Task:
     oracle: Oracle | None = None  # for strategies that read labels while they pick
     started: float = field(default_factory=time.perf_counter)
 
-    @property
-    def effort(self) -> Effort:
-        """How hard to try, the clock having started with the task."""
-        return Effort.for_gap(self.gap, self.time_limit).since(self.started)
-
     def program(self, cost: Column, lam: float = 0.0) -> Program:
         """The selection problem for costs u."""
         return Program(self.rows, cost, self.budget, lam, self.ranges)
@@ -68,11 +75,10 @@ class Task:
         spread: float | None = None,
     ) -> Lam:  # fmt: skip
         """Turn a balance setting into λ for a method whose picks at λ are `picks_at(λ)`; see `solver.path.find_lam`."""
-
-        def l1_at(lam: float) -> float:
-            return self.ranges.distance(self.rows.total(picks_at(lam)))
-
-        return find_lam(balance, l1_at, self.program(costs), scale=scale, spread=spread)
+        return find_lam(
+            balance, lambda lam: self.ranges.distance(self.rows.total(picks_at(lam))), self.program(costs),
+            scale=scale, spread=spread,
+        )  # fmt: skip
 
     def selection(
         self, indices: IntArray, *, informativeness: float, balance: Balance, lam: Lam | float, method: str,
@@ -286,13 +292,138 @@ def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method
     `scale` is what λ = 1 means relative to entropy.
     """
     program, setting = task.program(costs), parse_balance(balance)
+    effort = Effort.for_gap(task.gap, task.time_limit).since(task.started)  # the clock started with the task
     # A wish is judged by the very solves that make the batch, so that it holds; the paper's rule needs no such care.
     by_rule = setting == "paper"
-    sweep = Sweep(program, quick_effort(task.time_limit) if by_rule else task.effort, task.seed, task.report)
+    sweep = Sweep(program, quick_effort(task.time_limit) if by_rule else effort, task.seed, task.report)
     spread = spread_of(costs, task.budget) if setting == "auto" else None
     lam = find_lam(balance, sweep.l1_at, program, scale=scale, spread=spread)
     solution = sweep.found.get(lam.value) if not by_rule else None
     if solution is None:
         warm = sweep.nearest_duals(lam.value)
-        solution = solve(program.at(lam.value), task.effort, seed=task.seed, warm=warm, report=task.report)
+        solution = solve(program.at(lam.value), effort, seed=task.seed, warm=warm, report=task.report)
     return task.certified(solution, costs, balance=balance, lam=lam, method=method)
+
+
+# -- strategies that pick one image at a time -------------------------------------------------------------------------
+
+
+def added_distance(ranges: Ranges, expected: Float64Array, rows: FloatArray) -> Float64Array:
+    """dist(expected + p, [low, high]) − dist(expected, [low, high]) for rows p (n, C), (n,).
+
+    >>> point = Ranges(np.array([1.0, 1.0]), np.array([1.0, 1.0]))
+    >>> added_distance(point, np.array([1.0, 0.0]), np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
+    [1.0, -1.0]
+    """
+    from scipy.spatial.distance import cdist
+
+    low, high = ranges.low - expected, ranges.high - expected
+    total = cdist(low[None], rows, "cityblock")[0]
+    if (low < high).any():  # dist = ½|s − low| + ½|s − high| − ½(high − low)
+        total = (total + cdist(high[None], rows, "cityblock")[0] - (high - low).sum()) / 2
+    added: Float64Array = total - ranges.distance(expected)
+    return added
+
+
+class Imbalance:
+    """λ·dist(Pᵀz, [low, high]) of a batch that grows, Algorithm 2's term.
+
+    Each class's part of the distance is convex in its expected count, and counts only rise, so what an image would add
+    never falls while others are picked: an outdated number is a lower bound.
+    """
+
+    def __init__(self, rows: Rows, ranges: Ranges, lam: float) -> None:
+        self.rows, self.ranges, self.lam = rows, ranges, lam
+        self.expected = np.zeros(rows.classes)  # Pᵀz
+
+    def added(self, rows: FloatArray) -> Float64Array:
+        """What each row of probabilities (n, C) would add, (n,); zeros where λ = 0."""
+        if self.lam == 0:
+            return np.zeros(len(rows))
+        return self.lam * added_distance(self.ranges, self.expected, rows)
+
+    def add(self, row: int) -> None:
+        """Count a row of the pool as picked."""
+        if self.lam:
+            self.expected += self.rows.take(np.array([row]))[0]
+
+
+def tilted(weights: Float64Array, open_: BoolArray, imbalance: Imbalance) -> Float64Array:
+    """Weights (N,) times exp(−what each row adds to the imbalance), 0 for closed rows, the largest one 1.
+
+    For methods that draw images: λ = 0 is the method as published, and a large λ leaves only images that bring the
+    batch nearest to its target. Where no open row has a weight, all have the same.
+    """
+    usable = np.where(open_, weights, 0.0)
+    if not usable.any():
+        usable = open_.astype(np.float64)
+    if imbalance.lam == 0:
+        return np.asarray(usable / usable.max())
+    rows = imbalance.rows
+    parts = map_blocks(rows.size, rows_per_block(rows.classes), lambda where: imbalance.added(rows.read(where)))
+    with np.errstate(divide="ignore"):  # log 0 = −inf: never drawn
+        logs = np.log(usable) - np.concatenate(parts)
+    return np.asarray(np.exp(logs - logs.max()))
+
+
+def draw(weights: Float64Array, rng: np.random.Generator) -> int:
+    """A row in proportion to its weight, by one random number and the cumulative sum.
+
+    >>> draw(np.array([0.0, 2.0, 0.0]), np.random.default_rng(0))
+    1
+    """
+    reached = weights.cumsum()
+    place = int(np.searchsorted(reached, rng.random() * reached[-1], side="right"))
+    return min(place, int(np.flatnonzero(weights)[-1]))  # rounding may reach beyond the last
+
+
+def chance_scale(size: int) -> float:
+    """The λ at which an image that adds one sample to the imbalance is drawn a pool's size less often: log N.
+
+    >>> f"{chance_scale(1_000):.2f}"
+    '6.91'
+    """
+    return max(1.0, float(np.log(max(size, 1))))
+
+
+# -- embeddings -------------------------------------------------------------------------------------------------------
+
+
+def both_embeddings(task: Task, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    """Pool (N, d) and labelled (L, d) embeddings, in memory, checked."""
+    pool, labelled = both_matrices(task, predictions)
+    return np.asarray(pool), np.asarray(labelled)
+
+
+def both_matrices(task: Task, predictions: Predictions) -> tuple[Matrix, Matrix]:
+    """Pool (N, d) and labelled (L, d) embeddings where they are, in memory or in files, checked block by block."""
+    pool = checked_matrix(predictions.embeddings, "embeddings", task.rows.size)
+    labelled = checked_matrix(predictions.labelled_embeddings, "labelled_embeddings", None)
+    if pool.shape[1] != labelled.shape[1]:
+        raise BadInput(f"embeddings have {pool.shape[1]} features, but labelled_embeddings have {labelled.shape[1]}")
+    return pool, labelled
+
+
+def checked_matrix(given: object, name: str, rows: int | None) -> Matrix:
+    """A finite float matrix with one row per image; no more than a block per core is read at a time."""
+    matrix = as_matrix(given, name)
+    shape, dtype = tuple(matrix.shape), np.dtype(matrix.dtype)
+    if len(shape) != 2 or not np.issubdtype(dtype, np.floating):
+        raise BadInput(f"{name} must be a float matrix (images × features), but is {dtype} {shape}")
+    if rows is not None and shape[0] != rows:
+        raise BadInput(f"{name} has {shape[0]} rows, but the probabilities have {rows}")
+
+    def first_bad(where: slice) -> int | None:
+        block = matrix[where]
+        good = np.isfinite(block)
+        if dtype == np.float64:  # others cannot hold more
+            good &= np.abs(block) <= LARGEST_SCORE
+        bad = ~good.all(axis=1)
+        return where.start + int(bad.argmax()) if bad.any() else None
+
+    found = map_blocks(shape[0], max(1, CHECKED_BYTES // max(1, shape[1] * dtype.itemsize)), first_bad)
+    if (bad := next((row for row in found if row is not None), None)) is not None:
+        finite = np.isfinite(matrix[bad : bad + 1]).all()
+        held = f"a number beyond ±{LARGEST_SCORE:g}" if finite else "NaN or infinity"
+        raise BadInput(f"{name} holds {held} in row {bad}")
+    return matrix

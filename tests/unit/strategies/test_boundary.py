@@ -22,8 +22,7 @@ from tailwise.matrix.shards import rows_on
 from tailwise.strategies import boundary, coverage, make
 from tailwise.strategies.boundary import Filling, pool_coverage, pool_weights
 from tailwise.strategies.coverage import unit_rows
-from tailwise.strategies.kcenter import both_matrices
-from tailwise.strategies.strategy import make_task
+from tailwise.strategies.strategy import both_matrices, make_task
 
 
 def make_pool(

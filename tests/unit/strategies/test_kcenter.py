@@ -66,9 +66,9 @@ def test_embeddings_in_files_give_the_picks_of_those_in_memory(
 def test_the_first_bad_row_is_named_whatever_is_read_together(
     name: str, bad: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tailwise.strategies import kcenter
+    from tailwise.strategies import strategy
 
-    monkeypatch.setattr(kcenter, "CHECKED_BYTES", 1)
+    monkeypatch.setattr(strategy, "CHECKED_BYTES", 1)
     given = predictions()
     broken = getattr(given, name).copy()
     broken[[9, 7], [0, 5]] = bad
