@@ -1,13 +1,17 @@
 """Tailwise picks the images worth labelling next from a long-tailed pool, informative and class-balanced.
 
-The public names; each is loaded when it is first used, so that `import tailwise` stays fast.
+The public names; each is loaded when it is first used, so that `import tailwise` stays fast. Import paths that the
+documentation of 0.1.0 showed still work, with a DeprecationWarning.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import warnings
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ._version import __version__
@@ -69,17 +73,32 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-class _OldNames:
-    """Asked for modules that are found nowhere else: those of 0.1.0 that have moved."""
+# Modules that the documentation of 0.1.0 showed, and where they are now.
+_MOVED = {
+    "balance": "softmax", "balance.calibrate": "softmax", "bench": "experiments",
+    "bench.config": "experiments.experiment",
+    "bench.runner": "experiments.runner", "bench.store": "experiments.store",
+    "learn": "learners", "learn.base": "learners.learner", "learn.calibrated": "learners.learner",
+    "learn.simple_features": "learners.features", "pool": "pools", "pool.digits": "pools.mnist",
+    "pool.longtail": "pools.longtail", "pool.tree": "pools.folder", "scale": "inference",
+    "scale.cluster": "ray.cluster", "scale.inference": "inference.pipeline",
+    "scale.shard_store": "inference.shard_store",
+}  # fmt: skip
 
-    @staticmethod
-    def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """How to load a module under its old name."""
-        if not name.startswith(f"{__name__}."):
-            return None
-        from ._moved import find_spec
 
-        return find_spec(name)
+class _OldNames(Loader):
+    """Finds and loads modules under their names of 0.1.0, which work for one more release."""
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        """Asked for modules that are found nowhere else; None for all but those that have moved."""
+        package, _, old = name.partition(".")
+        return ModuleSpec(name, self, is_package=True) if package == __name__ and old in _MOVED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Pass on every attribute of the module that has it now."""
+        new = f"{__name__}.{_MOVED[module.__name__.partition('.')[2]]}"
+        warnings.warn(f"{module.__name__} is now {new}; the old name goes with the next release", DeprecationWarning, 2)
+        vars(module)["__getattr__"] = lambda name: getattr(importlib.import_module(new), name)
 
 
-sys.meta_path.append(_OldNames)
+sys.meta_path.append(_OldNames())

@@ -62,18 +62,9 @@ class Calibration:
             return pool_proba
         tempered = self.temperature != 1
         ready = with_temperature(pool_proba, self.temperature, self.trained) if tempered else pool_proba
-        if self.corrects_prior and self.trained is not None:
+        if self.kind in ("prior", "both") and self.trained is not None:
             ready = shift_prior(ready, self.trained, estimate_prior(ready, self.trained))
         return ready if self.trained is None else share_with_unseen(ready, self.trained == 0, self.unseen)
-
-    def for_single_images(self) -> Calibration:
-        """The same without a prior that would have to be estimated from a whole pool."""
-        return replace(self, kind="temperature") if self.corrects_prior else self
-
-    @property
-    def corrects_prior(self) -> bool:
-        """Whether class shares of the pool replace those of the labelled set."""
-        return self.kind in ("prior", "both")
 
 
 def unseen_weight(counts: ArrayLike, held_out: FloatArray) -> float:
@@ -97,7 +88,7 @@ class FittedCalibration:
 
     def apply(self, proba: Any) -> Any:  # noqa: ANN401 - arrays, tensors and tables of any library
         """Calibrated probabilities: a DataFrame with the same rows and columns for a DataFrame, else an array."""
-        return _like(proba, self.calibration.apply(_probabilities(proba, "proba", logits=self.logits)))
+        return named_like(proba, self.calibration.apply(probabilities_of(proba, "proba", logits=self.logits)))
 
     @property
     def temperature(self) -> float:
@@ -132,7 +123,7 @@ def calibrate(
     >>> fitted.apply(np.array([[0.95, 0.05]])).round(2).tolist()
     [[0.75, 0.25]]
     """
-    proba = _probabilities(labelled_proba, "labelled_proba", logits=logits)
+    proba = probabilities_of(labelled_proba, "labelled_proba", logits=logits)
     truth = _labels_of(labelled_proba, labels, proba)
     if not len(truth):
         raise BadInput("labelled_proba has no rows; give probabilities of at least one labelled image")
@@ -149,11 +140,6 @@ def calibrate(
     return FittedCalibration(found, logits, measure_trust(proba, truth), measure_trust(found.apply(proba), truth))
 
 
-def softmaxed(logits: Any, name: str) -> Any:  # noqa: ANN401 - arrays, tensors and tables
-    """Probabilities of logits (n, C): a DataFrame for a DataFrame, else an array; None stays None."""
-    return None if logits is None else _like(logits, _probabilities(logits, name, logits=True))
-
-
 def trust_in(
     labelled_proba: object, labels: object, classes: int, names: tuple[Hashable, ...] | None = None
 ) -> tuple[Trust, Float64Array]:
@@ -164,7 +150,7 @@ def trust_in(
     if labelled_proba is None or labels is None:
         missing = "labels" if labels is None else "labelled_proba"
         raise BadInput(f"{missing} is missing; give labelled_proba and labels together, or neither")
-    proba = _probabilities(labelled_proba, "labelled_proba", logits=False)
+    proba = probabilities_of(labelled_proba, "labelled_proba", logits=False)
     if proba.shape[1] != classes:
         raise BadInput(f"labelled_proba has {proba.shape[1]} columns, but the pool has {classes} classes")
     columns = class_names(labelled_proba)
@@ -174,7 +160,7 @@ def trust_in(
     return warned(measure_trust(proba, truth), ADVICE), np.bincount(truth, minlength=classes).astype(np.float64)
 
 
-def _like(given: Any, rows: FloatArray) -> Any:  # noqa: ANN401 - a DataFrame of any library
+def named_like(given: Any, rows: FloatArray) -> Any:  # noqa: ANN401 - a DataFrame of any library
     """The rows as a DataFrame with the names of a given one; unchanged for anything else."""
     if class_names(given) is None or not hasattr(given, "iloc"):
         return rows
@@ -198,7 +184,7 @@ def _best(proba: FloatArray, labels: IntArray, counts: Float64Array) -> Calibrat
     return min(fits)[2]
 
 
-def _probabilities(values: object, name: str, *, logits: bool) -> FloatArray:
+def probabilities_of(values: object, name: str, *, logits: bool) -> FloatArray:
     """Rows that sum to 1, (n, C), from probabilities or logits."""
     rows: FloatArray = real_array(values, name)
     rows = rows if rows.dtype.kind == "f" else rows.astype(np.float64)

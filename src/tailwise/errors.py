@@ -65,9 +65,7 @@ class TargetUnreachable(TailwiseError, ValueError):
 class UnknownName(TailwiseError, KeyError):
     """A name that is not registered."""
 
-    def __str__(self) -> str:
-        """Show the message itself: KeyError would show its repr."""
-        return str(self.args[0])
+    __str__ = Exception.__str__  # the message itself: KeyError would show its repr
 
 
 class LedgerBusy(TailwiseError, RuntimeError):

@@ -91,15 +91,20 @@ def open_regular(path: str | Path) -> io.BufferedReader:
         descriptor = os.open(path, flags)
     except PermissionError:
         if Path(path).is_dir():  # Windows says "permission denied" of a folder
-            raise _folder_error(path) from None
+            raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path)) from None
         raise
     except OSError as error:
         check_open_files(error)
         if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):  # Linux and macOS of a socket
-            raise _kind_error(path, "a socket") from error
+            raise OSError(errno.EINVAL, "it is a socket, not a regular file", str(path)) from error
         raise
     try:
-        _check_regular(path, os.fstat(descriptor).st_mode)
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
+        if not stat.S_ISREG(mode):
+            kind = "a named pipe" if stat.S_ISFIFO(mode) else "a device"
+            raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -121,21 +126,6 @@ def check_open_files(error: OSError) -> None:
         ) from error
 
 
-def _check_regular(path: str | Path, mode: int) -> None:
-    if stat.S_ISDIR(mode):
-        raise _folder_error(path)
-    if not stat.S_ISREG(mode):
-        raise _kind_error(path, "a named pipe" if stat.S_ISFIFO(mode) else "a device")
-
-
-def _folder_error(path: str | Path) -> OSError:
-    return IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
-
-
-def _kind_error(path: str | Path, kind: str) -> OSError:
-    return OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
-
-
 def usable(path: str | os.PathLike[str]) -> Path:
     """A path with its ~ replaced; BadFile where no file or folder can have that name."""
     whole = with_home(path)
@@ -143,24 +133,15 @@ def usable(path: str | os.PathLike[str]) -> Path:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             whole.stat()
     except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, a NUL
-        raise BadFile(f"{shown_path(whole)} cannot be used as a path: {reason(error)}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise BadFile(f"{shown_path(whole)} cannot be used as a path: {reason}") from error
     return whole
-
-
-def resolved(path: str | os.PathLike[str]) -> Path:
-    """The same, absolute and with links followed."""
-    return usable(path).resolve()
 
 
 def shown_path(path: str | Path) -> str:
     """A path in an error message: itself, unless it is far too long or holds what no screen can show."""
     text = str(path)
     return text if text.isprintable() and len(text) <= LONGEST_PATH else shown(text)
-
-
-def reason(error: Exception) -> str:
-    """What went wrong, without the path that OSError repeats."""
-    return str(getattr(error, "strerror", None) or error)
 
 
 def no_file(path: str | Path) -> str:

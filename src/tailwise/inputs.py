@@ -7,10 +7,10 @@ is imported: tensors, tables and series are known by what they can do.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from numbers import Real
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,7 +335,7 @@ def _known(names: tuple[Hashable, ...] | None, classes: int) -> str:
 Item = TypeVar("Item")
 
 
-class Registry(Generic[Item]):
+class Registry(dict[str, Item]):
     """Names → items, in the order of registration.
 
     >>> colours: Registry[int] = Registry("colour")
@@ -348,37 +348,28 @@ class Registry(Generic[Item]):
     """
 
     def __init__(self, kind: str) -> None:
+        super().__init__()
         self.kind = kind
-        self._items: dict[str, Item] = {}
 
     def register(self, name: str) -> Callable[[Item], Item]:
         """A decorator that registers a function or a class under a name."""
 
         def keep(item: Item) -> Item:
-            if name in self._items:
+            if name in self:
                 raise ValueError(f"a {self.kind} called {name!r} is registered already")
-            self._items[name] = item
+            self[name] = item
             return item
 
         return keep
 
     def __getitem__(self, name: str) -> Item:
         if not isinstance(name, str):
-            raise UnknownName(f"{shown(name)} is not the name of a {self.kind}. Known: {', '.join(self._items)}")
-        if name in self._items:
-            return self._items[name]
-        near = difflib.get_close_matches(name, self._items, n=1)
+            raise UnknownName(f"{shown(name)} is not the name of a {self.kind}. Known: {', '.join(self)}")
+        if name in self:
+            return super().__getitem__(name)
+        near = difflib.get_close_matches(name, self, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise UnknownName(f"no {self.kind} is called {shown(name)}{hint} Known: {', '.join(self._items)}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._items
-
-    def __len__(self) -> int:
-        return len(self._items)
+        raise UnknownName(f"no {self.kind} is called {shown(name)}{hint} Known: {', '.join(self)}")
 
 
 def check_settings(owner: str, given: Iterable[str], known: Iterable[str]) -> None:

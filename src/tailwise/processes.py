@@ -79,10 +79,13 @@ def _acquire() -> list[tuple[Any, int]]:
     """Set the limit; returns the libraries that this thread alone limits, and their number of threads."""
     global _holders
     with _lock:
-        counted = [(library, library.get_num_threads()) for library in _libraries()]
-        own = [pair for pair in counted if _is_per_thread(pair[0])]
+        own: list[tuple[Any, int]] = []
+        shared: list[tuple[Any, int]] = []
+        for library in _libraries():
+            per_thread = library.internal_api == "mkl" or getattr(library, "threading_layer", "") == "openmp"
+            (own if per_thread else shared).append((library, library.get_num_threads()))
         if _holders == 0:
-            _shared[:] = [pair for pair in counted if not _is_per_thread(pair[0])]
+            _shared[:] = shared
         _holders += 1
         _set_threads([(library, 1) for library, _ in (*own, *_shared)])
         return own
@@ -105,11 +108,6 @@ def _release(own: list[tuple[Any, int]]) -> None:
         if _holders == 0:
             _set_threads(_shared)
             _shared.clear()
-
-
-def _is_per_thread(library: Any) -> bool:  # noqa: ANN401 - threadpoolctl has no types
-    """Whether a library counts its threads for each calling thread, not for the process."""
-    return library.internal_api == "mkl" or getattr(library, "threading_layer", "") == "openmp"
 
 
 def _set_threads(wanted: list[tuple[Any, int]]) -> None:

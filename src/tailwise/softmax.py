@@ -6,7 +6,6 @@ Softmax (n, C) in, softmax out. The program balances expected counts, so these m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,22 +26,6 @@ MOST_UNSEEN = 0.5
 GRID = 33  # temperatures from 0.1 to 10 at which a loss with two parts is looked at first
 
 Number = TypeVar("Number", bound=np.floating[Any])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PriorFit:
-    """The class shares of a pool, and how they were found.
-
-    Attributes
-    ----------
-    prior: (C,) shares that sum to 1.
-    likelihoods: log-likelihood before each step (with the pseudo-counts, as a log-posterior); it never falls.
-    converged: whether the last step changed the shares by less than the tolerance, in all.
-    """
-
-    prior: Float64Array
-    likelihoods: tuple[float, ...]
-    converged: bool
 
 
 def with_temperature(
@@ -160,7 +143,9 @@ def shift_prior(proba: NDArray[Number], trained: ArrayLike, wanted: ArrayLike) -
     [[0.75, 0.25]]
     """
     proba = softmax_rows(proba, "proba")
-    ratio, known = _ratio(*_shares(proba, trained=trained, wanted=wanted))
+    learnt, asked = _shares(proba, trained=trained, wanted=wanted)
+    known = learnt > 0
+    ratio = np.divide(asked, learnt, out=np.zeros_like(learnt), where=known)
     flat = proba.reshape(-1, proba.shape[-1])
     result = np.empty_like(flat)
     for where in _blocks(flat):
@@ -189,14 +174,6 @@ def estimate_prior(
     >>> estimate_prior(proba, [0.5, 0.5, 0.0], pseudo_count=0).round(3).tolist()
     [0.875, 0.125, 0.0]
     """
-    return fit_prior(proba, trained, pseudo_count=pseudo_count, most_steps=most_steps, tolerance=tolerance).prior
-
-
-def fit_prior(
-    proba: FloatArray, trained: ArrayLike, *, pseudo_count: float = 1.0, most_steps: int = MOST_STEPS,
-    tolerance: float = CHANGE,
-) -> PriorFit:  # fmt: skip
-    """`estimate_prior`, with the path that it took."""
     proba = _matrix(proba)
     (start,) = _shares(proba, trained=trained)
     pseudo_count = real_number(pseudo_count, "pseudo_count", most=LARGEST_COUNT)
@@ -206,19 +183,28 @@ def fit_prior(
     unknown_mass = proba[:, ~known].sum(axis=0, dtype=np.float64)  # (C − known,), stays as it is
     total = len(proba) + pseudo_count * len(start)
     if not total:
-        return PriorFit(start, (), converged=True)
-    prior, moved = start.copy(), np.inf
-    likelihoods: list[float] = []
+        return start
+    prior = start.copy()
     prior[~known] = (unknown_mass + pseudo_count) / total
     prior[known] *= 1 - prior[~known].sum()
-    while moved >= tolerance and len(likelihoods) < most_steps:
+    for _ in range(most_steps):
         ratio = np.where(known, prior / np.where(known, start, 1.0), 0.0)
-        mass, likelihood = _expectation(proba, ratio, known)
-        likelihoods.append(likelihood + pseudo_count * float(np.log(np.maximum(prior[known], FLOOR)).sum()))
-        new = np.where(known, (mass + pseudo_count) / total, prior)
-        moved = float(np.abs(new - prior).sum())
-        prior = new
-    return PriorFit(prior / prior.sum(), tuple(likelihoods), converged=moved < tolerance)
+        before, prior = prior, np.where(known, (_expected_images(proba, ratio, known) + pseudo_count) / total, prior)
+        if float(np.abs(prior - before).sum()) < tolerance:
+            break
+    return np.asarray(prior / prior.sum())
+
+
+def _expected_images(proba: FloatArray, ratio: Float64Array, known: NDArray[np.bool_]) -> Float64Array:
+    """Expected images of each class, (C,), where its share is `ratio` times the one that the model learnt under."""
+    mass = np.zeros(len(ratio))
+    for where in _blocks(proba):
+        rows = proba[where].astype(np.float64)
+        weight = rows @ known.astype(np.float64)  # how much of a row the trained classes share, (m,)
+        evidence = rows @ ratio  # (m,)
+        scale = np.divide(weight, evidence, out=np.zeros_like(evidence), where=evidence > 0)
+        mass += (scale @ rows) * ratio
+    return mass
 
 
 def expected_calibration_error(proba: FloatArray, labels: IntArray, bins: int = BINS) -> float:
@@ -261,20 +247,6 @@ def _labelled(proba: object, labels: object) -> tuple[FloatArray, IntArray]:
     return rows, class_labels(labels, "labels", len(rows), rows.shape[1])
 
 
-def _expectation(proba: FloatArray, ratio: Float64Array, known: NDArray[np.bool_]) -> tuple[Float64Array, float]:
-    """Expected images of each class under the present shares, (C,), and the log-likelihood of the pool."""
-    mass, likelihood = np.zeros(len(ratio)), 0.0
-    for where in _blocks(proba):
-        rows = proba[where].astype(np.float64)
-        weight = rows @ known.astype(np.float64)  # how much of a row the trained classes share, (m,)
-        evidence = rows @ ratio  # (m,)
-        possible = evidence > 0
-        scale = np.divide(weight, evidence, out=np.zeros_like(evidence), where=possible)
-        mass += (scale @ rows) * ratio
-        likelihood += float(weight[possible] @ np.log(evidence[possible] / weight[possible]))
-    return mass, likelihood
-
-
 def _positive_shares(proba: FloatArray, shares: ArrayLike | None) -> Float64Array:
     """Class shares above 0, (C,); equal ones where none are given."""
     if shares is None:
@@ -282,11 +254,6 @@ def _positive_shares(proba: FloatArray, shares: ArrayLike | None) -> Float64Arra
     (known,) = _shares(proba, given=shares)
     positive: Float64Array = np.maximum(known, known[known > 0].min())
     return positive
-
-
-def _ratio(trained: Float64Array, wanted: Float64Array) -> tuple[Float64Array, NDArray[np.bool_]]:
-    known = trained > 0
-    return np.divide(wanted, trained, out=np.zeros_like(trained), where=known), known
 
 
 def _shares(proba: FloatArray, **given: ArrayLike) -> list[Float64Array]:

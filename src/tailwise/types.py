@@ -39,11 +39,6 @@ class Matrix(Protocol):
         """The kind of float."""
         ...
 
-    @property
-    def ndim(self) -> int:
-        """Two."""
-        ...
-
     def __getitem__(self, where: Any, /) -> Any:  # noqa: ANN401 - slice or row numbers; numpy's own overloads differ
         """Contiguous rows, or rows by an ascending int64 array, as an array."""
         ...

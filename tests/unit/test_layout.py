@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "tailwise"
 
 # A package may import itself and those to its right. `tailwise` itself may name any of them (lazily).
 ORDER = (
-    "__main__", "cli", "tailwise", "_moved", "web", "inference", "ray", "report", "experiments", "campaign", "cycle",
+    "__main__", "cli", "tailwise", "web", "inference", "ray", "report", "experiments", "campaign", "cycle",
     "strategies",
     "formats", "learners", "pools", "solver", "matrix", "calibration", "softmax", "targets", "score",
     "processes", "files", "inputs", "types", "errors", "_version",

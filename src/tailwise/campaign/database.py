@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from ..errors import BadFile, LedgerBusy
-from ..files import resolved, sync
+from ..files import sync, usable
 from .locks import make_file, make_folder, take_lock
 
 LEDGER_FILE = "campaign.sqlite"
@@ -228,7 +228,7 @@ def repair_ledger(folder: str | Path) -> Path:
 
     It is written anew from its own tables where these are whole; else the newest sound backup takes its place.
     """
-    home = resolved(folder)
+    home = usable(folder).resolve()
     lock = take_lock(home, "doctor", wait=5.0)
     try:
         with lock.turn:
@@ -245,7 +245,7 @@ def restore_backup(folder: str | Path) -> Path:
 
     What was said after the backup is in the damaged file alone: an expert may be able to read it.
     """
-    home = resolved(folder)
+    home = usable(folder).resolve()
     sound = sound_backups(home)
     if not sound:
         raise BadFile(f"no backup in {home / BACKUPS} is sound; keep {home / LEDGER_FILE} and ask an expert")

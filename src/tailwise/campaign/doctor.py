@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import BadFile, BadInput, LedgerFault, OlderLedger, TailwiseError, UnknownName
-from ..files import resolved
+from ..files import usable
 from ..inputs import many, shown
 from ..learners.features import ShardFault, remove_shard, shard_faults
 from .database import BACKUPS, LEDGER_FILE, remedy_for
@@ -106,7 +106,7 @@ def fixable(campaign: HasLedger | Ledger, names: Sequence[str]) -> list[Finding]
 
 def diagnose(folder: str | Path) -> list[Finding]:
     """As `examine`, for a folder whose ledger may be too damaged to be opened."""
-    home = resolved(folder)
+    home = usable(folder).resolve()
     try:
         with Ledger.open(home, read_only=True) as ledger:
             return examine(ledger)

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from ..errors import BadFile
-from ..files import check_open_files, open_regular, resolved
+from ..files import check_open_files, open_regular, usable
 from ..inputs import many
 from ..pools.decode import read_header
 from ..pools.folder import in_threads
@@ -83,7 +83,7 @@ class Work:
 
 def index(ledger: Ledger, folder: str | Path, report: Progress = no_progress) -> Indexed:
     """Bring the ledger up to date with a folder; may be interrupted at any time, and repeated."""
-    root = resolved(folder)
+    root = usable(folder).resolve()
     report(0.0, f"listing {root}")
     found = scan(root)
     work = _begin(ledger, root, found)

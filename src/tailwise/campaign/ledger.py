@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Protocol
 
 from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, OlderLedger, TailwiseError
-from ..files import resolved
+from ..files import usable
 from .database import (
     BACKUPS,
     BUSY_SECONDS,
@@ -80,7 +80,7 @@ class Ledger:
     @classmethod
     def create(cls, folder: str | Path, *, purpose: str = PURPOSE, wait: float = BUSY_SECONDS) -> Ledger:
         """Make a folder with an empty ledger, and open it for writing."""
-        home = resolved(folder)
+        home = usable(folder).resolve()
         try:
             make_home(home)
         except OSError as error:
@@ -105,7 +105,7 @@ class Ledger:
         `wait` is how many seconds another writer is waited for; `steps` are the migrations, ours if not given; `files`
         is the folder of features and models, if it is another one.
         """
-        home = resolved(folder)
+        home = usable(folder).resolve()
         if not (home / LEDGER_FILE).is_file():
             raise BadFile(f"no campaign in {home}; make one with `tailwise init`, or name its folder")
         ledger = cls(home, None if read_only else take_lock(home, purpose, wait), files)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import BadFile, BadInput
-from ..files import resolved, usable
+from ..files import usable
 from ..inputs import check_settings, listed
 from ..types import Progress, no_progress
 from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
@@ -82,7 +82,7 @@ class Campaign:
         Traceback (most recent call last):
         tailwise.errors.BadFile: no folder at ...no-such-folder; name the folder of your images
         """
-        home = resolved(folder)
+        home = usable(folder).resolve()
         roots = _image_folders(images, home)
         classes = _checked_classes(classes)
         changed_settings(Settings(), settings)
@@ -367,7 +367,7 @@ def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> lis
     """The folders of images, each there and none of them the campaign's own."""
     several = not isinstance(images, str | os.PathLike)
     named: list[Any] = listed(images, "images", "the folder of your images, or a list of such") if several else [images]
-    roots = [resolved(one) for one in named]
+    roots = [usable(one).resolve() for one in named]
     for root in roots:
         if not root.is_dir():
             raise BadFile(f"no folder at {root}; name the folder of your images")

@@ -111,7 +111,9 @@ def _from_campaign(folder: Path) -> SavedLearner:
             raise BadFile(f"the newest model of {folder} cannot be used: {fault}; open the next round, which trains it")
         names = {one.id: one.name for one in list_classes(ledger, retired=True)}
         trained = models.load(ledger, row.version)
-    calibration = trained.calibration.for_single_images()  # a prior would be estimated anew for every few images
+    calibration = trained.calibration
+    if calibration.kind in ("prior", "both"):  # a prior would be estimated anew for every few images
+        calibration = replace(calibration, kind="temperature")
     backbone = _backbone_named(str(row.settings["backbone"]))
     found = SavedLearner(
         models.model_folder(ledger, row.version), row.learner, backbone, _side(backbone), trained.model.classes,

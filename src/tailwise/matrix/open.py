@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BadFile, BadInput, BadProbabilities
-from ..files import is_file, read_npy, reason, shown_path, with_home, write_whole
+from ..files import is_file, read_npy, shown_path, with_home, write_whole
 from ..inputs import MOST_CLASSES, is_bfloat16, real_array, shown, whole_number
 from ..score import Score, entropy, least_confidence, margin
 from ..types import AnyMatrix, Float64Array, FloatArray, IntArray, Proba
@@ -39,7 +39,7 @@ def open_proba(proba: Proba) -> Matrix:
     else:
         sparse = _sparse(proba)
         array = as_matrix(proba, "proba") if sparse is None else sparse
-    if array.ndim != 2:
+    if len(array.shape) != 2:
         raise BadInput(f"probabilities must be a matrix (images × classes), but have shape {array.shape}")
     if array.dtype not in SUM_TOLERANCE:
         raise BadInput(f"probabilities must be float16, float32 or float64, but are {array.dtype}; convert them")
@@ -206,7 +206,9 @@ class TopK:
             count = int(json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))["classes"])
             values, classes = (read_npy(folder / name, mapped=True) for name in (VALUES, CLASSES))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise BadFile(f"{shown_path(folder)} cannot be read as a sparse softmax: {reason(error)}") from error
+            raise BadFile(
+                f"{shown_path(folder)} cannot be read as a sparse softmax: {getattr(error, 'strerror', None) or error}"
+            ) from error
         return cls(values, classes, count, folder.absolute())
 
     def save(self, folder: str | Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from ..errors import BadFile, MissingExtra
-from ..files import no_file, reason, shown_path, with_home
+from ..files import no_file, shown_path, with_home
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 HALF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")  # what pathlib makes of a URL
@@ -76,7 +76,9 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise BadFile(_missing(self.given)) from error
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-            raise BadFile(f"{shown_path(self.given)} cannot be read: {reason(error)}") from error
+            raise BadFile(
+                f"{shown_path(self.given)} cannot be read: {getattr(error, 'strerror', None) or error}"
+            ) from error
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - a pyarrow.NativeFile, which has no types
         """A file for reading at random."""
