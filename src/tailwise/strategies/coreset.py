@@ -86,23 +86,10 @@ def robust_k_center(
     """
     if max_steps is not None and max_steps < 0:
         raise BadInput(f"max_steps is {max_steps}; give 0 or more, or None for no limit")
-    x, y = _matrix(pool, "pool"), _matrix(labelled, "labelled")
-    if x.shape[1] != y.shape[1]:
-        raise BadInput(f"pool has {x.shape[1]} features and labelled {y.shape[1]}; embed both with one model")
-    if budget < 0 or outliers < 0:
-        raise BadInput(f"budget is {budget} and outliers {outliers}; neither can be negative")
-    if budget > len(x):
-        raise PoolExhausted(f"asked for {budget} picks, but the pool has {len(x)} rows; lower the budget")
-    steps = np.inf if max_steps is None else max_steps
     deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
-    origin = x[:1].sum(axis=0)  # row 0: a near origin saves digits in |x|² + |y|² − 2xᵀy, and keeps integers exact
     with one_blas_thread():
-        points, centres = _Points.of(x - origin), _Points.of(y - origin)
-        reached_sq = _nearest_sq(points, centres, np.full(len(x), np.inf))
-        search = _Search(
-            points, reached_sq, budget=budget, outliers=outliers, deadline=deadline, steps=steps
-        )  # fmt: skip
-        _start_greedily(search)
+        search = _greedy_start(pool, labelled, budget, outliers, deadline)
+        search.steps = np.inf if max_steps is None else max_steps
         if search.lower_sq < search.upper_sq and not search.spent():
             _refine(search, max_edges, max_nodes)
         return search.result()
@@ -207,8 +194,8 @@ class _Search(CoverSearch):
         return CoreSetResult(rows, radius, lower, status)
 
 
-def _start_greedily(search: _Search) -> None:
-    """Set farthest-first picks, their radius, and a lower bound.
+def _greedy_start(pool: FloatArray, labelled: FloatArray, budget: int, outliers: int, deadline: float) -> _Search:
+    """Check the problem; farthest-first picks, their radius, and a lower bound.
 
     The bound: let b + Ξ + 1 pool points lie pairwise ≥ w apart and ≥ w/2 from every labelled point, and let δ < w/2.
     Then a labelled centre covers none of them, and a picked one at most one (two would be ≤ 2δ < w apart), so b picks
@@ -217,17 +204,29 @@ def _start_greedily(search: _Search) -> None:
     as the largest distance never rises. Labels are ≥ w away too, more than needed: run two counts their distances
     double. Without labels the first pick is far from nothing when it is made, but all later ones are far from it.
     """
-    count = search.budget + search.outliers
+    x, y = _matrix(pool, "pool"), _matrix(labelled, "labelled")
+    if x.shape[1] != y.shape[1]:
+        raise BadInput(f"pool has {x.shape[1]} features and labelled {y.shape[1]}; embed both with one model")
+    if budget < 0 or outliers < 0:
+        raise BadInput(f"budget is {budget} and outliers {outliers}; neither can be negative")
+    if budget > len(x):
+        raise PoolExhausted(f"asked for {budget} picks, but the pool has {len(x)} rows; lower the budget")
+    origin = x[:1].sum(axis=0)  # row 0: a near origin saves digits in |x|² + |y|² − 2xᵀy, and keeps integers exact
+    points, centres = _Points.of(x - origin), _Points.of(y - origin)
+    reached_sq = _nearest_sq(points, centres, np.full(len(x), np.inf))
+    search = _Search(points, reached_sq, budget=budget, outliers=outliers, deadline=deadline)
+    count = budget + outliers
     if count >= len(search.reached_sq):  # all that is not picked may be an outlier
-        search.picks, search.upper_sq = np.arange(search.budget, dtype=np.int64), 0.0
-        return
+        search.picks, search.upper_sq = np.arange(budget, dtype=np.int64), 0.0
+        return search
     picks, left = _farthest_first(search.pool, search.reached_sq, count)
     apart_sq = left.max()
     if np.isfinite(search.reached_sq[0]):
         apart_sq = max(apart_sq, _farthest_first(search.pool, 4.0 * search.reached_sq, count)[1].max())
-    search.picks = picks[: search.budget]
+    search.picks = picks[:budget]
     search.upper_sq = search.radius_sq(search.picks)
-    search.lower_sq = search.upper_sq if search.budget == 0 else float(apart_sq) / 4.0
+    search.lower_sq = search.upper_sq if budget == 0 else float(apart_sq) / 4.0
+    return search
 
 
 def _refine(search: _Search, max_edges: int, max_nodes: int) -> None:

@@ -156,8 +156,8 @@ def test_branching_finds_what_swaps_do_not(outliers: int, monkeypatch: pytest.Mo
 
 def test_branching_without_an_end_proves_nothing() -> None:
     pool = np.random.default_rng(0).normal(size=(600, 16))
-    search = coreset._greedy_start(coreset._Problem.checked(pool, np.empty((0, 16)), 30, 0), deadline=0.0)
-    near = coreset._squares(search.problem.pool, search.problem.pool) <= 0.66 * search.upper_sq
+    search = coreset._greedy_start(pool, np.empty((0, 16)), 30, 0, 0.0)
+    near = coreset._squares(search.pool, search.pool) <= 0.66 * search.upper_sq
     cover = sparse.csr_array(near.astype(np.float64))
     assert not coreset._branching_rules_out(search, 200, cover)
     search.deadline = np.inf
@@ -292,7 +292,7 @@ def test_no_edges_leave_the_greedy_picks() -> None:
 def test_the_edge_limit_bounds_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coreset, "BLOCK", 1000)  # many blocks, so that the limit bites again and again
     pool = clusters(0, 200, 3)
-    search = coreset._greedy_start(coreset._Problem.checked(pool, np.empty((0, 3)), 5, 0), np.inf)
+    search = coreset._greedy_start(pool, np.empty((0, 3)), 5, 0, np.inf)
     whole = coreset._Graph.between(search, 10**9)
     part = coreset._Graph.between(search, 3000)
     assert whole is not None
@@ -335,7 +335,7 @@ def test_a_step_limit_keeps_the_bounds_honest_and_more_steps_do_no_harm(labels: 
 
 def test_the_search_ends_with_its_steps() -> None:
     pool = np.random.default_rng(0).normal(size=(1500, 16))
-    search = coreset._greedy_start(coreset._Problem.checked(pool, np.empty((0, 16)), 75, 0), np.inf)
+    search = coreset._greedy_start(pool, np.empty((0, 16)), 75, 0, np.inf)
     search.steps = 500
     coreset._refine(search, 20_000_000, 200)
     assert search.steps == 0  # HiGHS stops at the iteration that was the last
@@ -384,8 +384,7 @@ def test_squares_keep_their_digits_far_from_the_origin() -> None:
 def test_the_relaxation_bounds_the_smallest_cover(outliers: int) -> None:
     rng = np.random.default_rng(7)
     pool = rng.normal(size=(9, 2))
-    problem = coreset._Problem.checked(pool, NO_LABELS, 1, outliers)
-    search = coreset._greedy_start(problem, np.inf)
+    search = coreset._greedy_start(pool, NO_LABELS, 1, outliers, np.inf)
     for radius in (0.3, 0.6, 0.9, 1.2):
         near = (np.linalg.norm(pool[:, None] - pool, axis=2) <= radius).astype(np.float64)
         fewest = min(
