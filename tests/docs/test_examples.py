@@ -135,10 +135,13 @@ def workdir(tmp_path: Path, scans: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 @pytest.fixture
-def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_registries() -> Iterator[None]:
     """What an example registers is gone after it."""
-    for registry in (STRATEGIES, LEARNERS, POOLS, FORMATS):
-        monkeypatch.setattr(registry, "_items", dict(registry._items))
+    before = [(registry, set(registry)) for registry in (STRATEGIES, LEARNERS, POOLS, FORMATS)]
+    yield
+    for registry, known in before:
+        for name in set(registry) - known:
+            del registry[name]
 
 
 @pytest.fixture(scope="session")

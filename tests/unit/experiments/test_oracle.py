@@ -86,7 +86,7 @@ def peeking() -> Iterator[str]:
             return task.selection(np.arange(task.budget), informativeness=0.0, balance=0.0, lam=0.0, method=self.name)
 
     yield "peeking"
-    del STRATEGIES._items["peeking"]
+    del STRATEGIES["peeking"]
 
 
 def test_a_strategy_that_reads_other_labels_is_rejected(peeking: str, tmp_path: Path) -> None:

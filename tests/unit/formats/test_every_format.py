@@ -295,4 +295,4 @@ def test_a_registered_format_is_guessed_by_what_it_recognises(tmp_path: Path) ->
         with pytest.raises(ValueError, match="registered already"):
             label_format(Marked)
     finally:
-        FORMATS._items.pop("marked", None)
+        FORMATS.pop("marked", None)

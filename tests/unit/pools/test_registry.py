@@ -48,4 +48,4 @@ def test_a_pool_of_ones_own_is_one_function() -> None:
     try:
         assert len(load_pool("stripes of this test", number=3).train) == 3
     finally:
-        del POOLS._items["stripes of this test"]
+        del POOLS["stripes of this test"]
