@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tailwise.campaign.answers import Answer, record
-from tailwise.campaign.images import usable_images
+from tailwise.campaign.images import list_images
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.campaign.service import Campaign
 from tailwise.files import csv_bytes, write_whole
@@ -112,13 +112,13 @@ def truths(folder: Path) -> Mapping[str, int]:
     """The true class id of each image by its key."""
     with Campaign.open(folder, read_only=True) as campaign:
         ids = class_ids(campaign)
-        return {image.key: ids[truth(image.path)] for image in usable_images(campaign.ledger)}
+        return {image.key: ids[truth(image.path)] for image in list_images(campaign.ledger, usable=True)}
 
 
 def _whole_round(stage: Stage, folder: Path) -> None:
     """All images in one open round: nobody who labels has to wait for another."""
     with Campaign.create(folder, stage.photos, CLASSES, backbone="simple") as campaign:
-        picks = [Pick(image.id) for image in usable_images(campaign.ledger)]
+        picks = [Pick(image.id) for image in list_images(campaign.ledger, usable=True)]
         open_round(campaign.ledger, picks, budget=len(picks), strategy="random")
 
 
@@ -126,7 +126,7 @@ def _labelled(stage: Stage, folder: Path) -> None:
     """Some images have labels, none has features yet: the next round has to look at all of them, and to learn."""
     with Campaign.create(folder, stage.photos, CLASSES, backbone="simple") as campaign:
         ids = class_ids(campaign)
-        first = usable_images(campaign.ledger)[:FIRST_LABELS]
+        first = list_images(campaign.ledger, usable=True)[:FIRST_LABELS]
         said = [Answer(f"first-{image.key}", image.id, "first", "label", ids[truth(image.path)]) for image in first]
         record(campaign.ledger, said)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import tailwise
 from benchmarks.labeller import Line, SaidNo
-from tailwise.campaign.images import find_image, usable_images
+from tailwise.campaign.images import find_image, list_images
 
 from .leaves import write_leaf
 
@@ -51,7 +51,7 @@ def make_show(home: Path, seed: int) -> Show:
         _label_in_pairs(campaign, truth)
         _label_alone(campaign, truth)
         campaign.next()
-        kinds = {image.key: truth[image.path] for image in usable_images(campaign.ledger)}
+        kinds = {image.key: truth[image.path] for image in list_images(campaign.ledger, usable=True)}
         return Show(campaign.folder, kinds, {one.name: one.id for one in campaign.classes()})
 
 

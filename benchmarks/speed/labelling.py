@@ -117,7 +117,7 @@ def make_campaign(folder: Path, images: int, chosen: int | None = None) -> None:
     """Tiny images that all differ, the first of them in one round."""
     from PIL import Image
 
-    from tailwise.campaign.images import usable_images
+    from tailwise.campaign.images import list_images
     from tailwise.campaign.rounds import Pick, open_round
     from tailwise.campaign.service import Campaign
 
@@ -128,7 +128,7 @@ def make_campaign(folder: Path, images: int, chosen: int | None = None) -> None:
         Image.fromarray(pixels[number]).save(photos / f"{number:06}.bmp")
     names = [f"class {number}" for number in range(CLASSES)]
     with Campaign.create(folder / "campaign", photos, names, backbone="simple") as campaign:
-        rows = usable_images(campaign.ledger)[:chosen]
+        rows = list_images(campaign.ledger, usable=True)[:chosen]
         picks = [Pick(row.id, 1 + row.id % CLASSES, 0.5) for row in rows]
         open_round(campaign.ledger, picks, budget=len(picks), strategy="random")
 

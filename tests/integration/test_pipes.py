@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tailwise.campaign.images import Stamp, list_images
+from tailwise.campaign.images import FileStat, list_images
 from tailwise.campaign.indexing import ImageFile, examine
 from tailwise.campaign.service import Campaign
 from tailwise.errors import BadFile
@@ -87,7 +87,7 @@ def test_an_export_comes_back(campaign: Path, tmp_path: Path, format: str) -> No
 
 def test_indexing_an_image_that_became_a_pipe_after_it_was_listed(campaign: Path, tmp_path: Path) -> None:
     assert campaign.is_dir()
-    found = examine(tmp_path / "photos", ImageFile("00.png", Stamp(1, 2, 3)))
+    found = examine(tmp_path / "photos", ImageFile("00.png", FileStat(1, 2, 3)))
     assert found.trouble == "it cannot be read (it is a named pipe, not a regular file)"
 
 

@@ -27,7 +27,7 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeServic
 from selenium.webdriver.remote.webelement import WebElement
 
 from tailwise.campaign.classes import list_classes
-from tailwise.campaign.images import usable_images
+from tailwise.campaign.images import list_images
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.campaign.service import Campaign
 from tailwise.web.serve import Options, Serving, running
@@ -165,7 +165,7 @@ def make_campaign(folder: Path, plan: Plan) -> None:
     draw_images(folder / "images", plan.images, len(plan.classes))
     settings = {"name": "Birds", "backbone": "simple", **plan.settings}
     with Campaign.create(folder / "campaign", folder / "images", plan.classes, **settings) as campaign:
-        rows = sorted(usable_images(campaign.ledger), key=lambda row: row.path)
+        rows = sorted(list_images(campaign.ledger, usable=True), key=lambda row: row.path)
         ids = [one.id for one in list_classes(campaign.ledger)]
         chosen = rows[: plan.images if plan.chosen is None else plan.chosen]
         picks = []

@@ -143,10 +143,10 @@ def model_says(campaign: Campaign) -> dict[str, tuple[str, float]]:
     """Class and probability by file, asked of the model itself."""
     import numpy as np
 
-    from tailwise.campaign.images import usable_images
+    from tailwise.campaign.images import list_images
     from tailwise.campaign.models import predict
 
-    images = usable_images(campaign.ledger)
+    images = list_images(campaign.ledger, usable=True)
     found = predict(campaign, np.array([image.id for image in images]))
     names = {one.id: one.name for one in campaign.classes()}
     best, score = found.best()

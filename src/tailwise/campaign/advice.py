@@ -175,7 +175,7 @@ def _gain(facts: Facts) -> list[Evidence]:
         text = f"There are too few labels to measure the model: it could be asked about {where}."
         return [Evidence("gain", "unclear", text, {"images": float(measured), "classes": float(covered)})]
     level = (
-        f"Balanced accuracy is {_percent(now)}, by cross-validation on {where}; these "
+        f"Balanced accuracy is {100 * now.value:.1f} ± {100 * now.error:.1f} %, by cross-validation on {where}; these "
         "were chosen to be hard and balanced, so on all images it may be higher or lower."
     )
     found = [Evidence("level", "unclear", level, {"balanced_accuracy": now.value, "error": now.error})]
@@ -333,10 +333,6 @@ def stability(ledger: Ledger, curve: Curve, *, report: Progress = no_progress) -
         said.append(np.asarray(model.predict_proba(embedding.features[rows[there]])).argmax(axis=1).tolist())
     kappa = cohen_kappa(*said)
     return Stability(int(there.sum()), 1 - (kappa.same or 0.0), kappa) if there.any() else None
-
-
-def _percent(level: Measure) -> str:
-    return f"{100 * level.value:.1f} ± {100 * level.error:.1f} %"
 
 
 def _points(gain: Measure) -> str:

@@ -23,13 +23,13 @@ from ..strategies import cold_start, make
 from ..types import FloatArray, IntArray, Progress, Selection, no_progress
 from .features import Embedding, embed
 from .ledger import HasLedger, Ledger, ledger_of
-from .models import Labelled, describe, head_named, labelled_set, new_version, save, train, with_features
+from .models import Labelled, describe, head_named, labelled_set, save, train, with_features
 from .rounds import (
+    POOL_COUNTS,
     Pending,
     Pick,
     Round,
     candidate_images,
-    count_pool,
     open_round,
     pending_answers,
 )
@@ -181,13 +181,9 @@ def _request(ledger: Ledger, options: RoundOptions) -> Request:
     changed_settings(usual, {"calibration": calibration})  # checks it
     if not options.dry_run and ledger.read_only:
         raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing, or ask for a dry run")
-    seed = _next_number(ledger) if options.seed is None else whole_number(options.seed, "seed")
+    rounds = int(ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0])
+    seed = rounds + 1 if options.seed is None else whole_number(options.seed, "seed")
     return Request(options, usual, int(budget), strategy, balance, calibration, seed, int(overlap))
-
-
-def _next_number(ledger: Ledger) -> int:
-    """The number of the round that will be opened."""
-    return 1 + int(ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0])
 
 
 def _check_finished(ledger: Ledger, options: RoundOptions) -> Pending | None:
@@ -208,12 +204,13 @@ def _within_pool(ledger: Ledger, asked: Request, left: int) -> Request:
         return asked
     if asked.options.budget is None and left:
         return replace(asked, budget=left)
-    pool = count_pool(ledger, skipped=asked.options.skipped)
-    again = f"; {many(pool.skipped, 'image was', 'images were')} skipped: skipped=True (--skipped) takes these, too"
+    pool = ledger.read(POOL_COUNTS, {"skipped": asked.options.skipped})[0]
+    skipped = many(pool["skipped"], "image was", "images were")
+    again = f"; {skipped} skipped: skipped=True (--skipped) takes these, too" if pool["skipped"] else ""
     raise PoolExhausted(
         f"asked for {many(asked.budget, 'image')}, but only {left:,} {'is' if left == 1 else 'are'} left to choose "
-        f"from: of {many(pool.images, 'image')} {pool.answered:,} are answered, {pool.duplicates:,} duplicates "
-        f"and {pool.quarantined:,} in quarantine; lower the budget or add images{again if pool.skipped else ''}"
+        f"from: of {many(pool['images'], 'image')} {pool['answered']:,} are answered, {pool['duplicates']:,} "
+        f"duplicates and {pool['quarantined']:,} in quarantine; lower the budget or add images{again}"
     )
 
 
@@ -346,7 +343,8 @@ def _write(
     started = time.perf_counter()
     options, row = asked.options, None
     if chosen.model is not None:
-        version = new_version(_next_number(ledger))
+        number = 1 + int(ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0])
+        version = f"round-{number}-{time.time_ns() // 1_000_000:x}"  # two tries differ
         checksum = save(ledger, version, chosen.model)
         row = describe(
             version, ledger, labelled, learner=asked.settings.learner, backbone=made.backbone, seed=asked.seed,

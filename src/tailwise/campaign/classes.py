@@ -50,12 +50,10 @@ def clean_name(kind: str, text: str, most: int) -> str:
 def clean_annotator(text: str) -> str:
     """The name of somebody who labels."""
     given: object = text
-    return _known_annotator(text) if isinstance(given, str) else clean_name("annotator", text, MOST_ANNOTATOR)
+    return (_cached_name if isinstance(given, str) else clean_name)("annotator", text, MOST_ANNOTATOR)
 
 
-@lru_cache(maxsize=1024)  # the same few names come with every answer
-def _known_annotator(text: str) -> str:
-    return clean_name("annotator", text, MOST_ANNOTATOR)
+_cached_name = lru_cache(maxsize=1024)(clean_name)  # the same few names come with every answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +84,8 @@ def find_class(ledger: Ledger, name: str | int) -> ClassRow:
     raise UnknownName(f"no class is called {shown(name)}; the classes are {names}{', …' if len(known) > 20 else ''}")
 
 
-def add_class(ledger: Ledger, name: str) -> ClassRow:
-    """Add a class behind the others."""
-    return add_classes(ledger, [name])[0]
-
-
 def add_classes(ledger: Ledger, names: Sequence[str]) -> list[ClassRow]:
-    """Add several classes behind the others: all of them, or none where one cannot be."""
+    """Add classes behind the others: all of them, or none where one cannot be."""
     cleaned = [clean_name("class", name, MOST_CLASS) for name in names]
     with ledger.writing() as connection:
         added = []
@@ -118,23 +111,14 @@ def rename_class(ledger: Ledger, name: str | int, new: str) -> ClassRow:
     return find_class(ledger, one.id)
 
 
-def retire_class(ledger: Ledger, name: str | int) -> ClassRow:
-    """Offer a class no more, and train on it no more; its labels are kept."""
-    return _set_retired(ledger, name, "retire")
-
-
-def restore_class(ledger: Ledger, name: str | int) -> ClassRow:
-    """Bring a retired class back, with its labels."""
-    return _set_retired(ledger, name, "restore")
-
-
-def _set_retired(ledger: Ledger, name: str | int, what: str) -> ClassRow:
+def retire_class(ledger: Ledger, name: str | int, *, restore: bool = False) -> ClassRow:
+    """Offer a class no more, and train on it no more; its labels are kept. `restore` brings it back with them."""
     with ledger.writing() as connection:
         one = find_class(ledger, name)
-        if one.retired != (what == "retire"):
-            at = now() if what == "retire" else None
+        if one.retired == restore:
+            at = None if restore else now()
             connection.execute("UPDATE class SET retired_at = ? WHERE id = ?", (at, one.id))
-            _note(connection, one.id, what, one.name, one.name)
+            _note(connection, one.id, "restore" if restore else "retire", one.name, one.name)
     return find_class(ledger, one.id)
 
 

@@ -1,6 +1,7 @@
-"""The SQLite file of a ledger: connections, backups, schema migrations and the repair of a damaged file.
+"""The SQLite file of a ledger: how it is opened, made, migrated, backed up, and repaired where it is damaged.
 
-The caller holds the campaign's lock. A crash at any moment leaves the old file or the new one, whole.
+The caller holds the campaign's lock. A new file is written next to its place, checked, synced and renamed: a crash at
+any moment leaves the old file or the new one, whole.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,27 +19,17 @@ from urllib.parse import quote
 
 from ..errors import BadFile, LedgerBusy
 from ..files import sync, usable
-from .locks import make_file, make_folder, take_lock
+from .locks import PRIVATE_FOLDER, make_file, take_lock
 
 LEDGER_FILE = "campaign.sqlite"
 BACKUPS = "backups"
-FOLDER = Path(__file__).with_name("migrations")
-APPLICATION = int.from_bytes(b"TLWS", "big")
+MIGRATIONS = Path(__file__).with_name("migrations")
+APPLICATION = int.from_bytes(b"TLWS", "big")  # PRAGMA application_id of every ledger
 OLDEST_SQLITE = (3, 37, 0)  # the first with STRICT tables
 BUSY_SECONDS = 5.0
+UNREADABLE = (sqlite3.DatabaseError, OSError)
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """From schema number - 1 to schema number."""
-
-    number: int
-    sql: str
-
-
-def read_steps(folder: Path = FOLDER) -> tuple[Step, ...]:
-    """Every step, ascending."""
-    return tuple(Step(int(path.stem), path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.sql")))
+# -- connections -------------------------------------------------------------------------------------------------------
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -57,33 +48,19 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def prepare_to_write(connection: sqlite3.Connection) -> None:
     """A commit is on the disk when it returns; rows point at rows that exist."""
-    leave_log(connection)
+    set_journal_mode(connection, "truncate")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -32000")  # kB: a large import stays in memory until its commit
 
 
-def keep_log(connection: sqlite3.Connection) -> bool:
-    """Commit to a log next to the file from now on; False where the file system or a reader prevents it.
+def set_journal_mode(connection: sqlite3.Connection, mode: str) -> bool:
+    """With "wal" commits go to a log next to the file from now on; "truncate" brings the log into the file and ends it.
 
-    Readers and the writer then do not wait for each other, and a commit waits for one sync of the disk, not three.
+    With a log readers and the writer do not wait for each other, and a commit waits for one sync of the disk, not
+    three. False, and nothing has changed, where the file system or a reader prevents it, or the disk is full.
     """
-    return _change_journal(connection, "wal")
-
-
-def leave_log(connection: sqlite3.Connection) -> bool:
-    """Bring a log into the one file and go without it; where somebody reads, or the disk is full, it stays: False."""
-    return _change_journal(connection, "truncate")
-
-
-def log_of(path: Path) -> Path:
-    """Where SQLite writes a log ahead: next to the file itself, also where the path is a link."""
-    final = path.resolve()
-    return final.with_name(f"{final.name}-wal")
-
-
-def _change_journal(connection: sqlite3.Connection, mode: str) -> bool:
     try:
         return bool(connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0] == mode)
     except sqlite3.OperationalError as error:
@@ -92,14 +69,31 @@ def _change_journal(connection: sqlite3.Connection, mode: str) -> bool:
         return False
 
 
+def log_of(path: Path) -> Path:
+    """Where SQLite writes a log ahead: next to the file itself, also where the path is a link."""
+    final = path.resolve()
+    return final.with_name(f"{final.name}-wal")
+
+
 def schema_of(connection: sqlite3.Connection) -> int:
     """The number of the last step that was taken."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def is_ledger(connection: sqlite3.Connection) -> bool:
-    """Whether the file was made by Tailwise."""
-    return bool(connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION)
+# -- new ledgers, newer schemas, backups -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A migration, from schema number - 1 to schema number."""
+
+    number: int
+    sql: str
+
+
+def read_steps(folder: Path = MIGRATIONS) -> tuple[Step, ...]:
+    """Every migration, ascending."""
+    return tuple(Step(int(path.stem), path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.sql")))
 
 
 def make_new(path: Path, steps: Sequence[Step], meta: dict[str, str]) -> None:
@@ -116,7 +110,7 @@ def make_new(path: Path, steps: Sequence[Step], meta: dict[str, str]) -> None:
 def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
     """Bring an older ledger to the newest schema; gives the path of the copy that was kept of the old one."""
     with closing(connect(path, "rw")) as old:
-        if not leave_log(old):  # what is in a log would be played into the new file
+        if not set_journal_mode(old, "truncate"):  # what is in a log would be played into the new file
             raise LedgerBusy(f"cannot bring {path} to the newest schema while somebody reads it; try again")
         if schema_of(old) == 0:  # no ledger is made so: another program has set the number
             raise BadFile(
@@ -126,7 +120,10 @@ def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
         part = _new_part(path)
         try:
             with closing(connect(part, "rwc")) as new:
-                _copy_and_step(old, new, steps)
+                old.backup(new)
+                prepare_to_write(new)
+                new.execute("PRAGMA foreign_keys = OFF")  # a step may have to rebuild a table; checked at the end
+                _take(new, [step for step in steps if step.number > schema_of(old)])
                 _check(old, new, path)
         except BaseException:
             _remove(part)
@@ -135,37 +132,16 @@ def migrate(path: Path, backups: Path, steps: Sequence[Step]) -> Path:
     return kept
 
 
-def _copy_and_step(old: sqlite3.Connection, new: sqlite3.Connection, steps: Sequence[Step]) -> None:
-    old.backup(new)
-    prepare_to_write(new)
-    new.execute("PRAGMA foreign_keys = OFF")  # a step may have to rebuild a table; checked at the end
-    _take(new, [step for step in steps if step.number > schema_of(old)])
-
-
 def back_up(connection: sqlite3.Connection, folder: Path, why: str) -> Path:
     """A whole copy of an open ledger in a folder, named by the time and the reason."""
-    make_folder(folder)
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    final = folder / f"campaign-{stamp}-{why}.sqlite"
+    folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+    final = folder / f"campaign-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{why}.sqlite"
     part = _new_part(final)
     with closing(connect(part, "rwc")) as copy:
         connection.backup(copy)
-        leave_log(copy)  # it is a copy of that setting, too
+        set_journal_mode(copy, "truncate")  # it is a copy of that setting, too
     _put_in_place(part, final)
     return final
-
-
-def _new_part(path: Path) -> Path:
-    """An empty file to become another one when it is whole; what a crash left in its place is removed."""
-    part = path.with_name(f".{path.name}.part")
-    _remove(part)
-    make_file(part, like=path)
-    return part
-
-
-def _remove(part: Path) -> None:
-    for left in (part, _journal(part)):
-        left.unlink(missing_ok=True)
 
 
 def _take(connection: sqlite3.Connection, steps: Sequence[Step]) -> None:
@@ -185,19 +161,28 @@ def _check(old: sqlite3.Connection, new: sqlite3.Connection, path: Path) -> None
         )
 
 
+def _new_part(path: Path) -> Path:
+    """An empty file to become another one when it is whole; what a crash left in its place is removed."""
+    part = path.with_name(f".{path.name}.part")
+    _remove(part)
+    make_file(part, like=path)
+    return part
+
+
+def _remove(part: Path) -> None:
+    for left in (part, part.with_name(f"{part.name}-journal")):
+        left.unlink(missing_ok=True)
+
+
 def _put_in_place(part: Path, final: Path) -> None:
     """Sync and rename; the journal of the file that was there is empty, as its lock is held and it was read."""
-    _journal(part).unlink(missing_ok=True)  # empty, since the connection was closed
+    part.with_name(f"{part.name}-journal").unlink(missing_ok=True)  # empty, since the connection was closed
     sync(part)
     part.replace(final)
     sync(final.parent)
 
 
-def _journal(path: Path) -> Path:
-    return path.with_name(f"{path.name}-journal")
-
-
-UNREADABLE = (sqlite3.DatabaseError, OSError)
+# -- the repair of a damaged ledger ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +248,13 @@ def restore_backup(folder: str | Path) -> Path:
 
 def sound_backups(folder: Path) -> list[Path]:
     """Backups of the ledger that are whole, the newest last."""
-    return [path for path in sorted((folder / BACKUPS).glob("campaign-*.sqlite")) if _is_sound(path)]
+    sound = []
+    for path in sorted((folder / BACKUPS).glob("campaign-*.sqlite")):
+        with suppress(sqlite3.DatabaseError), closing(connect(path, "ro")) as connection:
+            whole = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok"
+            if whole and connection.execute("SELECT count(*) FROM event").fetchone() is not None:
+                sound.append(path)
+    return sound
 
 
 def _written_anew(folder: Path, target: Path, backups: list[Path]) -> bool:
@@ -311,20 +302,11 @@ def _last_event(path: Path) -> int:
         return int(connection.execute("SELECT coalesce(max(id), 0) FROM event").fetchone()[0])
 
 
-def _is_sound(path: Path) -> bool:
-    try:
-        with closing(connect(path, "ro")) as connection:
-            whole = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok"
-            return whole and connection.execute("SELECT count(*) FROM event").fetchone() is not None
-    except sqlite3.DatabaseError:
-        return False
-
-
 def _put_rescued_in_place(home: Path, new: Path) -> Path:
     """Rename a file to be the ledger; the old one goes to the backups, with SQLite's files next to it."""
     ledger = home / LEDGER_FILE
     kept = home / BACKUPS / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.sqlite"
-    make_folder(kept.parent)
+    kept.parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     sync(new)
     if ledger.exists():
         ledger.replace(kept)

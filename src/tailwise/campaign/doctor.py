@@ -19,17 +19,17 @@ from .database import BACKUPS, LEDGER_FILE, remedy_for
 from .features import FOLDER as FEATURES
 from .features import embed
 from .images import (
+    FileStat,
     ImageRow,
-    Stamp,
+    file_stat,
     folders_in_use,
     image_row,
-    is_as_it_was,
+    is_unchanged,
     list_folders,
     quarantine,
     real_path,
-    stamp_of,
 )
-from .indexing import CHANGED, MISSING, REPLACED, accept_changed, forget, index, unspoken
+from .indexing import CHANGED, MISSING, REPLACED, accept_changed, forget, index, unreferenced
 from .leases import MOST_SECONDS, SECOND
 from .ledger import CURRENT_SCHEMA, DAMAGED, HasLedger, Ledger, ledger_of, now
 from .locks import LOCK_FILE, holder_of
@@ -169,7 +169,7 @@ def _check_files(ledger: Ledger) -> list[Finding]:
     known = [image_row(row) for row in ledger.read("SELECT * FROM image WHERE trouble IS NULL ORDER BY id")]
     if away := _folders_away(ledger):
         return [_folders_finding(ledger, away, known)]
-    moved = [row.path for row in known if not is_as_it_was(ledger, row)]
+    moved = [row.path for row in known if not is_unchanged(ledger, row)]
     if not moved:
         return []
     text = f"{many(len(moved), 'file was', 'files were')} moved, changed or deleted since indexing: {_some(moved)}"
@@ -232,12 +232,12 @@ def _trouble(
 def _is_worth_a_look(folder: Path, row: ImageRow) -> bool:
     """Whether a file is back, or is not the one that could not be read; the same file is not read again."""
     try:
-        stamp = stamp_of(real_path(folder, row.path))
+        found = file_stat(real_path(folder, row.path))
     except BadFile:  # a link that leads out of the folder
         return False
-    if stamp is None or row.trouble in (MISSING, REPLACED):
-        return stamp is not None
-    return stamp != Stamp(row.bytes or 0, row.mtime_ns or 0, row.ctime_ns or 0)
+    if found is None or row.trouble in (MISSING, REPLACED):
+        return found is not None
+    return found != FileStat(row.bytes or 0, row.mtime_ns or 0, row.ctime_ns or 0)
 
 
 def _forgettable(ledger: Ledger, rows: Sequence[ImageRow]) -> list[int]:
@@ -247,7 +247,7 @@ def _forgettable(ledger: Ledger, rows: Sequence[ImageRow]) -> list[int]:
         row.id for row in rows
         if "UTF-8" not in (row.trouble or "") and not os.path.lexists(folders[row.folder_id] / row.path)
     ]  # fmt: skip
-    return unspoken(ledger, away)
+    return unreferenced(ledger, away)
 
 
 def _check_features(ledger: Ledger) -> list[Finding]:

@@ -89,11 +89,8 @@ class _File:
     root: Path
     path: str
     sha256: str
+    key: bytes  # of its features in the cache
     usable: bool  # as far as the ledger knows
-
-    @property
-    def key(self) -> bytes:
-        return bytes.fromhex(self.sha256)[:16]
 
 
 def chosen_backbone(name: str) -> str:
@@ -189,7 +186,7 @@ def _files(ledger: Ledger, ids: IntArray | None) -> list[_File]:
     rows = ledger.read(f"SELECT id, folder_id, path, sha256, trouble IS NULL FROM image {where} ORDER BY id")
     wanted = None if ids is None else set(ids.tolist())
     return [
-        _File(number, roots[folder], path, sha256, bool(usable))
+        _File(number, roots[folder], path, sha256, bytes.fromhex(sha256)[:16], bool(usable))
         for number, folder, path, sha256, usable in rows
         if wanted is None or number in wanted
     ]
@@ -221,7 +218,7 @@ class _Making:
                 self.troubles += bad
                 if len(self.waiting) >= SHARD:
                     self._write()
-                self._tell(min(done * BATCH, len(todo)), len(todo), time.monotonic() - started)
+                self._report(min(done * BATCH, len(todo)), len(todo), time.monotonic() - started)
         finally:
             self._write()
         _check_mounted(todo, self.troubles, self.ledger.folder)
@@ -240,7 +237,7 @@ class _Making:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _tell(self, done: int, total: int, seconds: float) -> None:
+    def _report(self, done: int, total: int, seconds: float) -> None:
         pace = f", {done / seconds:,.0f} per second" if seconds > 1 else ""
         self.report(done / total, f"features of {done:,} of {total:,} new images ({self.extractor.name}{pace})")
 

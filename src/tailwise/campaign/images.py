@@ -14,7 +14,6 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from itertools import permutations
 from pathlib import Path, PurePath
 
@@ -25,20 +24,7 @@ from ..formats.label_studio import path_of_address
 from ..inputs import shown
 from .ledger import Ledger
 
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """Identifies an unchanged file without reading it; a rename changes the last field."""
-
-    bytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> Stamp:
-        """The stamp in what the system says of a file."""
-        return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
+# -- rows --------------------------------------------------------------------------------------------------------------
 
 SEAL_DIGITS = 16  # of an image's SHA-256
 
@@ -69,78 +55,28 @@ class ImageRow:
 
     @property
     def seal(self) -> str:
-        """The first digits of the SHA-256 of its bytes; empty where they could never be read."""
+        """The first digits of the SHA-256; an answer that carries it is rejected once the bytes are others.
+
+        Empty where the bytes could never be read.
+        """
         return (self.sha256 or "")[:SEAL_DIGITS]
 
 
-@dataclass(frozen=True, slots=True)
-class Indexed:
-    """What indexing a folder found."""
-
-    added: int = 0  # new rows, duplicates and quarantined ones among them
-    known: int = 0  # files that can be used and whose row has stayed theirs
-    moved: int = 0  # rows that followed their files to new names
-    changed: tuple[str, ...] = ()  # files whose bytes are others than those that were there
-    missing: tuple[str, ...] = ()  # files that are not there any more
-    duplicates: int = 0  # of the added
-    quarantined: tuple[tuple[str, str], ...] = ()  # path and reason of all files that are there and cannot be used
-    passed_over: tuple[tuple[str, int], ...] = ()  # other suffixes, with how many files
-
-
-def list_folders(ledger: Ledger) -> dict[int, Path]:
-    """The folders that were indexed, by id."""
-    return {row["id"]: Path(row["path"]) for row in ledger.read("SELECT id, path FROM folder ORDER BY id")}
-
-
-def folder_names(ledger: Ledger) -> dict[int, str]:
-    """What a path begins with, by the id of its folder: nothing, unless two folders hold images of the same name.
-
-    Then it is the name of the folder; where two are called alike, as many parts of their paths as are needed.
-    """
-    rows = ledger.read("SELECT path FROM image GROUP BY path HAVING count(DISTINCT folder_id) > 1 LIMIT 1")
-    folders = list_folders(ledger)
-    if not rows:
-        return dict.fromkeys(folders, "")
-    return dict(zip(folders, short_names(list(folders.values())), strict=True))
-
-
-def short_names(folders: Sequence[Path]) -> list[str]:
-    """The ends of paths, of equally many parts and as few as make them differ; none begins like another.
-
-    >>> short_names([Path("/data/one"), Path("/data/two")]), short_names([Path("/a/photos"), Path("/b/photos")])
-    (['one', 'two'], ['a/photos', 'b/photos'])
-    """
-    parts = [folder.parts[1:] for folder in folders]
-    for count in range(1, max(map(len, parts), default=0)):
-        ends = ["/".join(one[-count:]) for one in parts]
-        if not any(f"{one}/".startswith(f"{other}/") for one, other in permutations(ends, 2)):
-            return ends
-    return ["/".join(one) for one in parts]
-
-
-def folders_in_use(ledger: Ledger) -> list[Path]:
-    """The folders that were indexed, but for those that are gone and of which no image is expected.
-
-    Their images have moved elsewhere, are known to be missing, or could never be read.
-    """
-    used = {row[0] for row in ledger.read("SELECT DISTINCT folder_id FROM image WHERE trouble IS NULL")}
-    return [path for number, path in list_folders(ledger).items() if number in used or path.is_dir()]
+def image_row(row: sqlite3.Row) -> ImageRow:
+    """The row of a query for all columns."""
+    return ImageRow(*(row[field.name] for field in fields(ImageRow)))
 
 
 def list_images(ledger: Ledger, *, usable: bool = False) -> list[ImageRow]:
-    """All images by id; or those alone that can be used: no quarantine, no duplicates."""
+    """All images by id; or those alone that can be chosen: neither in quarantine nor duplicates."""
     where = "WHERE trouble IS NULL AND duplicate_of IS NULL" if usable else ""
     return [image_row(row) for row in ledger.read(f"SELECT * FROM image {where} ORDER BY id")]
 
 
-def usable_images(ledger: Ledger) -> list[ImageRow]:
-    """The images that can be chosen, by id."""
-    return list_images(ledger, usable=True)
-
-
-def count_usable(ledger: Ledger) -> int:
-    """How many images can be chosen."""
-    return int(ledger.read("SELECT count(*) FROM image WHERE trouble IS NULL AND duplicate_of IS NULL")[0][0])
+def quarantine(ledger: Ledger, troubles: Sequence[tuple[int, str]]) -> None:
+    """Take images out of use: pairs of id and reason."""
+    with ledger.writing() as connection:
+        connection.executemany("UPDATE image SET trouble = ? WHERE id = ?", [(why, image) for image, why in troubles])
 
 
 def find_image(ledger: Ledger, key: str | int) -> ImageRow:
@@ -210,41 +146,116 @@ def _by_whole_path(ledger: Ledger, name: str) -> list[sqlite3.Row]:
     ]  # fmt: skip
 
 
+# -- folders and files -------------------------------------------------------------------------------------------------
+
+
+def list_folders(ledger: Ledger) -> dict[int, Path]:
+    """The folders that were indexed, by id."""
+    return {row["id"]: Path(row["path"]) for row in ledger.read("SELECT id, path FROM folder ORDER BY id")}
+
+
+def folders_in_use(ledger: Ledger) -> list[Path]:
+    """The folders that were indexed, but for those that are gone and of which no image is expected.
+
+    Their images have moved elsewhere, are known to be missing, or could never be read.
+    """
+    used = {row[0] for row in ledger.read("SELECT DISTINCT folder_id FROM image WHERE trouble IS NULL")}
+    return [path for number, path in list_folders(ledger).items() if number in used or path.is_dir()]
+
+
+def folder_names(ledger: Ledger) -> dict[int, str]:
+    """What a path begins with, by the id of its folder: nothing, unless two folders hold images of the same name.
+
+    Then it is the name of the folder; where two are called alike, as many parts of their paths as are needed.
+    """
+    rows = ledger.read("SELECT path FROM image GROUP BY path HAVING count(DISTINCT folder_id) > 1 LIMIT 1")
+    folders = list_folders(ledger)
+    if not rows:
+        return dict.fromkeys(folders, "")
+    return dict(zip(folders, short_names(list(folders.values())), strict=True))
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The ends of paths, of equally many parts and as few as make them differ; none begins like another.
+
+    >>> short_names([Path("/data/one"), Path("/data/two")]), short_names([Path("/a/photos"), Path("/b/photos")])
+    (['one', 'two'], ['a/photos', 'b/photos'])
+    """
+    parts = [folder.parts[1:] for folder in folders]
+    for count in range(1, max(map(len, parts), default=0)):
+        ends = ["/".join(one[-count:]) for one in parts]
+        if not any(f"{one}/".startswith(f"{other}/") for one, other in permutations(ends, 2)):
+            return ends
+    return ["/".join(one) for one in parts]
+
+
 def path_of(ledger: Ledger, image: ImageRow) -> Path:
     """Where the file of an image is; a link that leads out of its folder is refused."""
     rows = ledger.read("SELECT path FROM folder WHERE id = ?", (image.folder_id,))
     return real_path(Path(rows[0]["path"]), image.path)
 
 
-def is_as_it_was(ledger: Ledger, image: ImageRow) -> bool:
-    """Whether the file is there, with the size and the times that it was indexed with."""
+def real_path(root: Path, path: str) -> Path:
+    """Where a file below a folder really is; BadFile where a link leads out of the folder."""
     try:
-        stamp = stamp_of(path_of(ledger, image))
-    except BadFile:
-        return False
-    return stamp is not None and (stamp.bytes, stamp.mtime_ns) == (image.bytes, image.mtime_ns)
-
-
-def quarantine(ledger: Ledger, troubles: Sequence[tuple[int, str]]) -> None:
-    """Take images out of use: pairs of id and reason."""
-    with ledger.writing() as connection:
-        connection.executemany("UPDATE image SET trouble = ? WHERE id = ?", [(why, image) for image, why in troubles])
-
-
-def image_row(row: sqlite3.Row) -> ImageRow:
-    """The row of a query for all columns."""
-    return ImageRow(*(row[field.name] for field in fields(ImageRow)))
-
-
-_IMAGES = """
-SELECT i.id, i.key, i.folder_id, f.path AS folder, i.path, i.sha256, i.duplicate_of,
-    EXISTS (SELECT 1 FROM event AS e WHERE e.image_id = i.id) AS spoken_of
-FROM image AS i JOIN folder AS f ON f.id = i.folder_id ORDER BY i.id
-"""
+        real = (root / path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadFile(f"{root / path} leads nowhere: {error}") from error
+    if not real.is_relative_to(root.resolve()):
+        raise BadFile(f"{root / path} leads out of the folder; it is not read")
+    return real
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileStat:
+    """Identifies an unchanged file without reading it; a rename changes the last field."""
+
+    bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> FileStat:
+        """From what the system says of a file."""
+        return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def file_stat(path: Path) -> FileStat | None:
+    """Size and times of a file, links followed; None without a regular file."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return FileStat.of(found) if stat.S_ISREG(found.st_mode) else None
+
+
+def is_unchanged(ledger: Ledger, image: ImageRow) -> bool:
+    """Whether the file is there, with the size and the time of change that it was indexed with."""
+    try:
+        found = file_stat(path_of(ledger, image))
+    except BadFile:
+        return False
+    return found is not None and (found.bytes, found.mtime_ns) == (image.bytes, image.mtime_ns)
+
+
+def name_is_unicode(path: str) -> bool:
+    r"""Whether a path can be written as UTF-8.
+
+    >>> name_is_unicode("café.jpg"), name_is_unicode("caf\udce9.jpg")
+    (True, False)
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# -- the image that a record of another program names ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KnownImage:
     """An image of the campaign, as far as matching goes."""
 
     id: int
@@ -252,18 +263,17 @@ class Place:
     folder: str
     path: str
     name: str  # as exports call it: the path, after the name of the folder where two hold images of the same name
+    shown: str  # in messages: the name, and that of the copy that was asked for, where that is another image
     sha256: str
     duplicate_of: int | None
-    spoken_of: bool  # whether anybody has ever answered it
-    called: str = ""  # the name of the copy that was asked for, where this is the one that people are asked about
+    answered: bool  # whether anybody has ever answered it
 
-    def __str__(self) -> str:
-        return f"{self.called} (a copy of {self.name})" if self.called else self.name
 
-    @property
-    def file(self) -> Path:
-        """Where it lies."""
-        return Path(self.folder, self.path)
+_IMAGES = """
+SELECT i.id, i.key, i.folder_id, f.path AS folder, i.path, i.sha256, i.duplicate_of,
+    EXISTS (SELECT 1 FROM event AS e WHERE e.image_id = i.id) AS answered
+FROM image AS i JOIN folder AS f ON f.id = i.folder_id ORDER BY i.id
+"""
 
 
 class Matcher:
@@ -271,29 +281,31 @@ class Matcher:
 
     def __init__(self, ledger: Ledger) -> None:
         names = folder_names(ledger)
-        rows = [
-            Place(row["id"], row["key"], row["folder"], row["path"],
-                  f"{names[row['folder_id']]}/{row['path']}".lstrip("/"), row["sha256"] or "", row["duplicate_of"],
-                  bool(row["spoken_of"]))
-            for row in ledger.read(_IMAGES)
-        ]  # fmt: skip
+        rows = []
+        for row in ledger.read(_IMAGES):
+            name = f"{names[row['folder_id']]}/{row['path']}".lstrip("/")
+            rows.append(
+                KnownImage(row["id"], row["key"], row["folder"], row["path"], name, name, row["sha256"] or "",
+                           row["duplicate_of"], bool(row["answered"]))
+            )  # fmt: skip
         self._rows = rows
         self._by_id = {row.id: row for row in rows}
         self._folders = sorted({row.folder for row in rows}, key=len, reverse=True)
         self._by_sha256 = _grouped((row.sha256, row) for row in rows if row.sha256)
         self._by_path = _grouped((_normal(row.path), row) for row in rows)
         self._by_name = _grouped((_normal(row.name), row) for row in rows if row.name != row.path)
+        self._by_end: dict[bool, dict[str, list[KnownImage]]] = {}
 
-    def find(self, record: Record, *, by_name: bool = False) -> Place | str:
+    def find(self, record: Record, *, by_name: bool = False) -> KnownImage | str:
         """The image, or why it is not found; `by_name` does not ask for the bytes."""
         if record.sha256 and not by_name:
-            return self._by_bytes(record)
+            return self._with_bytes(record)
         named = self._named(record.path)
         if len({row.sha256 or row.id for row in named}) > 1:
             return _ambiguous(named)
         return self._original(named[0]) if named else "no image has that name"
 
-    def _by_bytes(self, record: Record) -> Place | str:
+    def _with_bytes(self, record: Record) -> KnownImage | str:
         """The image with these bytes, of several the one that is called so; one whose bytes were never read will do."""
         same = self._by_sha256.get(record.sha256, [])
         if len(same) == 1:
@@ -305,56 +317,58 @@ class Matcher:
             return self._original(best[0])
         return "an image of that name has other bytes" if named else "no image has that name or these bytes"
 
-    def _original(self, row: Place) -> Place:
+    def _original(self, row: KnownImage) -> KnownImage:
         """Of images with the same bytes the first one is asked about; another keeps what was said of it before."""
-        if row.duplicate_of is None or row.spoken_of:
+        if row.duplicate_of is None or row.answered:
             return row
-        return replace(self._by_id[row.duplicate_of], called=row.name)
+        original = self._by_id[row.duplicate_of]
+        return replace(original, shown=f"{row.name} (a copy of {original.name})")
 
-    def _named(self, path: str) -> list[Place]:
+    def _named(self, path: str) -> list[KnownImage]:
         """The images that a path fits best, tried as it is, as Windows writes it, and as an address."""
         for form in dict.fromkeys((path, path.replace("\\", "/"), path_of_address(path))):
-            found = self._whole(form) or self._ending(_normal(form))
+            found = self._with_path(form) or self._with_end(_normal(form))
             if found:
                 return found
         return []
 
-    def _whole(self, path: str) -> list[Place]:
+    def _with_path(self, path: str) -> list[KnownImage]:
         """Those whose path below a folder, or whose whole path, is this one."""
         normal = _normal(path)
         inside = [(folder, normal[len(folder) + 1 :]) for folder in self._folders if normal.startswith(f"{folder}/")]
         rows = [row for folder, below in inside for row in self._by_path.get(below, []) if row.folder == folder]
         rows = rows or self._by_name.get(normal) or self._by_path.get(normal, [])
-        exact = [row for row in rows if path in (row.path, row.name, row.file.as_posix())]
+        exact = [row for row in rows if path in (row.path, row.name, Path(row.folder, row.path).as_posix())]
         return exact or rows
 
-    def _ending(self, path: str) -> list[Place]:
-        """Those that share the most last parts with the path; of a name without an ending, those of that stem."""
+    def _with_end(self, path: str) -> list[KnownImage]:
+        """Those that share the most last parts with the path; of a name without a suffix, those of that stem."""
         for end in _ends(path):
-            found = self._by_end.get(end) or ([] if "." in end.rsplit("/", 1)[-1] else self._by_bare_end.get(end))
+            found = self._ends_of_paths(stems=False).get(end)
+            if not found and "." not in end.rsplit("/", 1)[-1]:
+                found = self._ends_of_paths(stems=True).get(end)
             if found:
                 return found
         return []
 
-    @cached_property
-    def _by_end(self) -> dict[str, list[Place]]:
-        """Every end of every path, made when the first path does not fit as it is."""
-        return _grouped((end, row) for row in self._rows for end in _ends(_normal(row.path)))
+    def _ends_of_paths(self, *, stems: bool) -> dict[str, list[KnownImage]]:
+        """Every end of every path, or of its stem; made when the first path does not fit as it is."""
+        if stems not in self._by_end:
+            paths = ((_normal(row.path), row) for row in self._rows)
+            named = ((posixpath.splitext(path)[0] if stems else path, row) for path, row in paths)
+            self._by_end[stems] = _grouped((end, row) for path, row in named for end in _ends(path))
+        return self._by_end[stems]
 
-    @cached_property
-    def _by_bare_end(self) -> dict[str, list[Place]]:
-        return _grouped((end, row) for row in self._rows for end in _ends(posixpath.splitext(_normal(row.path))[0]))
 
-
-def _ambiguous(rows: Sequence[Place]) -> str:
+def _ambiguous(rows: Sequence[KnownImage]) -> str:
     called = f"{len(rows)} images are called so"
     if len({row.path for row in rows}) == 1 and len({row.folder for row in rows}) > 1:
         return f"{called}, in different folders; give the path with its folder, such as {rows[0].name}, or the sha256"
     return f"{called}; give the path below the images' folder, or the sha256"
 
 
-def _grouped(pairs: Iterable[tuple[str, Place]]) -> dict[str, list[Place]]:
-    groups: defaultdict[str, list[Place]] = defaultdict(list)
+def _grouped(pairs: Iterable[tuple[str, KnownImage]]) -> dict[str, list[KnownImage]]:
+    groups: defaultdict[str, list[KnownImage]] = defaultdict(list)
     for key, row in pairs:
         groups[key].append(row)
     return dict(groups)
@@ -378,36 +392,3 @@ def _ends(path: str) -> Iterator[str]:
     while path:
         yield path
         _, _, path = path.partition("/")
-
-
-def real_path(root: Path, path: str) -> Path:
-    """Where a file below a folder really is; BadFile where a link leads out of the folder."""
-    try:
-        real = (root / path).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadFile(f"{root / path} leads nowhere: {error}") from error
-    if not real.is_relative_to(root.resolve()):
-        raise BadFile(f"{root / path} leads out of the folder; it is not read")
-    return real
-
-
-def stamp_of(path: Path) -> Stamp | None:
-    """The stamp of a file, links followed; None without a regular file."""
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return None
-    return Stamp.of(found) if stat.S_ISREG(found.st_mode) else None
-
-
-def name_is_unicode(path: str) -> bool:
-    r"""Whether a path can be written as UTF-8.
-
-    >>> name_is_unicode("café.jpg"), name_is_unicode("caf\udce9.jpg")
-    (True, False)
-    """
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

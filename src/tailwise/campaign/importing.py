@@ -22,7 +22,7 @@ from ..inputs import many
 from ..types import Progress, no_progress
 from .answers import LATEST, Answer, record
 from .classes import MOST_CLASS, add_classes, clean_annotator, clean_name, list_classes
-from .images import Matcher, Place
+from .images import KnownImage, Matcher
 from .ledger import HasLedger, Ledger, ledger_of
 
 CHUNK = 500  # answers of one transaction
@@ -105,7 +105,7 @@ class Options:
 class Claim:
     """A record that fits: one answer of one person to one image of the campaign."""
 
-    place: Place
+    image: KnownImage
     annotator: str
     said: Said
     at: int | None
@@ -113,7 +113,7 @@ class Claim:
 
     def key(self, class_id: int | None, after: int = 0) -> str:
         """The same answer has the same key; `after` is the event that it follows, where it changes an answer."""
-        content = [self.place.key, self.annotator, self.said[0], class_id, self.at, after]
+        content = [self.image.key, self.annotator, self.said[0], class_id, self.at, after]
         return "import-" + hashlib.sha256(json.dumps(content).encode()).hexdigest()[:40]
 
 
@@ -213,9 +213,9 @@ def _claims(
         if not entry.answered:
             tally.unanswered += 1
             continue
-        place = matcher.find(entry, by_name=options.by_name)
-        if isinstance(place, str):
-            tally.unmatched.append(Unmatched(entry.path, place))
+        image = matcher.find(entry, by_name=options.by_name)
+        if isinstance(image, str):
+            tally.unmatched.append(Unmatched(entry.path, image))
             continue
         name = "" if entry.label is None else names.get(_folded(options.rename.get(entry.label, entry.label)))
         if name is None:
@@ -226,7 +226,7 @@ def _claims(
         except BadInput as error:
             tally.problems.append(f"{entry.path}: {error}")
             continue
-        yield Claim(place, person, (entry.kind, name), _moment(entry, tally), entry.model_version)
+        yield Claim(image, person, (entry.kind, name), _moment(entry, tally), entry.model_version)
     tally.problems += [f"asked to rename {name!r}, but no record has that label" for name in sorted(unused)]
 
 
@@ -234,7 +234,7 @@ def _latest(claims: Iterable[Claim], tally: Tally) -> list[Claim]:
     """One claim per person and image: the last one by its time, else by its place in the file."""
     groups: defaultdict[tuple[int, str], list[Claim]] = defaultdict(list)
     for claim in claims:
-        groups[claim.place.id, claim.annotator].append(claim)
+        groups[claim.image.id, claim.annotator].append(claim)
     kept = []
     for group in groups.values():
         ordered = sorted(group, key=lambda claim: -1 if claim.at is None else claim.at)
@@ -242,7 +242,7 @@ def _latest(claims: Iterable[Claim], tally: Tally) -> list[Claim]:
         answers = list(dict.fromkeys(_shown(claim.said) for claim in ordered))
         tally.same += sum(claim.said == ordered[-1].said for claim in ordered[:-1])
         if len(answers) > 1:
-            who, path = ordered[-1].annotator, ordered[-1].place
+            who, path = ordered[-1].annotator, ordered[-1].image.shown
             tally.problems.append(f"{path}: {who} answers more than once ({', '.join(answers)}); the last one counts")
     return kept
 
@@ -256,7 +256,7 @@ def _plan(ledger: Ledger, claims: Sequence[Claim], standing: Standing, options: 
     models = {row["version"] for row in ledger.read("SELECT version FROM model")}
     wanted = []
     for claim in claims:
-        before = standing[claim.place.id].get(claim.annotator)
+        before = standing[claim.image.id].get(claim.annotator)
         key = claim.key(ids.get(claim.said[1]))
         if before == claim.said:
             tally.same += 1
@@ -265,12 +265,12 @@ def _plan(ledger: Ledger, claims: Sequence[Claim], standing: Standing, options: 
             tally.unknown[claim.said[1], "the class is retired; restore it, or rename the label"] += 1
             continue
         if before is not None or key in used:
-            tally.changed.append(Change(str(claim.place), claim.annotator, _shown(before), _shown(claim.said)))
+            tally.changed.append(Change(claim.image.shown, claim.annotator, _shown(before), _shown(claim.said)))
             if not options.overwrite:
                 continue
-            key = claim.key(ids.get(claim.said[1]), last.get((claim.place.id, claim.annotator), 0))
+            key = claim.key(ids.get(claim.said[1]), last.get((claim.image.id, claim.annotator), 0))
             tally.overwritten += 1
-        standing[claim.place.id][claim.annotator] = claim.said
+        standing[claim.image.id][claim.annotator] = claim.said
         wanted.append(_answer(claim, key, ids, models))
     tally.added = len(wanted) - tally.overwritten
     return wanted
@@ -282,7 +282,7 @@ def _answer(claim: Claim, key: str, ids: Mapping[str, int], models: Container[st
     version = claim.model_version if claim.model_version in models else None
     class_id = ids.get(name) if kind == "label" else None
     return Answer(
-        key, claim.place.id, claim.annotator, kind, class_id, claim.at, model_version=version, source="import"
+        key, claim.image.id, claim.annotator, kind, class_id, claim.at, model_version=version, source="import"
     )  # fmt: skip
 
 
@@ -298,7 +298,7 @@ def _disagreements(ledger: Ledger, claims: Iterable[Claim], standing: Standing) 
     """The images of the import on which people differ, or differ from what was decided."""
     rows = ledger.read("SELECT s.image_id, c.name FROM settled AS s LEFT JOIN class AS c ON c.id = s.class_id")
     decided = {row["image_id"]: ("label" if row["name"] else "other", row["name"] or "") for row in rows}
-    images = {c.place.id: str(c.place) for c in claims if standing[c.place.id].get(c.annotator) == c.said}
+    images = {c.image.id: c.image.shown for c in claims if standing[c.image.id].get(c.annotator) == c.said}
     for image, path in images.items():
         said = {who: answer for who, answer in sorted(standing[image].items()) if answer[0] != "skip"}
         opinions = set(said.values()) | ({decided[image]} if image in decided else set())

@@ -25,7 +25,7 @@ from ..pools.decode import read_header
 from ..pools.folder import in_threads
 from ..types import Progress, no_progress
 from .database import LEDGER_FILE
-from .images import ImageRow, Indexed, Stamp, find_image, image_row, list_folders, name_is_unicode, real_path, stamp_of
+from .images import FileStat, ImageRow, file_stat, find_image, image_row, list_folders, name_is_unicode, real_path
 from .ledger import Ledger, now
 
 SUFFIXES = frozenset({
@@ -40,11 +40,25 @@ REPLACED = "its file was replaced by another image of the campaign"
 
 
 @dataclass(frozen=True, slots=True)
+class Indexed:
+    """What indexing a folder found."""
+
+    added: int = 0  # new rows, duplicates and quarantined ones among them
+    known: int = 0  # files that can be used and whose row has stayed theirs
+    moved: int = 0  # rows that followed their files to new names
+    changed: tuple[str, ...] = ()  # files whose bytes are others than those that were there
+    missing: tuple[str, ...] = ()  # files that are not there any more
+    duplicates: int = 0  # of the added
+    quarantined: tuple[tuple[str, str], ...] = ()  # path and reason of all files that are there and cannot be used
+    passed_over: tuple[tuple[str, int], ...] = ()  # other suffixes, with how many files
+
+
+@dataclass(frozen=True, slots=True)
 class ImageFile:
     """A file that is there, by name an image; the checksum and what follows are known once it was read."""
 
     path: str  # below the folder, with /; bytes of a name that are not Unicode are written as \\xff
-    stamp: Stamp | None = None
+    stat: FileStat | None = None
     sha256: str | None = None
     width: int | None = None
     height: int | None = None
@@ -118,7 +132,7 @@ def accept_changed(ledger: Ledger, images: Iterable[int]) -> int:
             real_path(root, row.path)
         except BadFile:  # a link that leads out of the folder
             continue
-        file = examine(root, ImageFile(row.path, stamp_of(root / row.path)))
+        file = examine(root, ImageFile(row.path, file_stat(root / row.path)))
         if file.sha256 is not None and file.trouble is None:
             with ledger.writing() as connection:
                 _write(connection, row.id, row.folder_id, file)
@@ -128,17 +142,17 @@ def accept_changed(ledger: Ledger, images: Iterable[int]) -> int:
     return accepted
 
 
-def unspoken(ledger: Ledger, images: Sequence[int]) -> list[int]:
+def unreferenced(ledger: Ledger, images: Sequence[int]) -> list[int]:
     """Those that no answer, no round and no lease names."""
     with ledger.reading() as connection:
-        return [number for number in images if not _is_spoken_of(connection, number)]
+        return [number for number in images if not _is_referenced(connection, number)]
 
 
 def forget(ledger: Ledger, images: Sequence[int]) -> None:
-    """Drop the rows of images that nobody spoke of; one whose file comes back is a new image."""
+    """Drop the rows of images that nothing refers to; one whose file comes back is a new image."""
     with ledger.writing() as connection:
         for number in images:
-            if not _is_spoken_of(connection, number):
+            if not _is_referenced(connection, number):
                 _drop(connection, number)
 
 
@@ -164,9 +178,9 @@ def _begin(ledger: Ledger, root: Path, found: Scan) -> Work:
 
 def _is_known(row: ImageRow | None, file: ImageFile) -> bool:
     """A row in trouble is always read again: a permission may have been corrected."""
-    if row is None or row.trouble is not None or file.stamp is None or file.trouble is not None:
+    if row is None or row.trouble is not None or file.stat is None or file.trouble is not None:
         return False
-    return file.stamp == Stamp(row.bytes or 0, row.mtime_ns or 0, row.ctime_ns or 0)
+    return file.stat == FileStat(row.bytes or 0, row.mtime_ns or 0, row.ctime_ns or 0)
 
 
 def _place(connection: sqlite3.Connection, work: Work, one: ImageFile) -> None:
@@ -201,16 +215,14 @@ def _with_bytes(connection: sqlite3.Connection, sha256: str | None) -> list[Imag
     """All rows with these bytes: originals first."""
     if sha256 is None:
         return []
-    rows = connection.execute(
-        "SELECT * FROM image WHERE sha256 = ? ORDER BY duplicate_of IS NOT NULL, id", (sha256,)
-    ).fetchall()  # fmt: skip
-    return [image_row(row) for row in rows]
+    query = "SELECT * FROM image WHERE sha256 = ? ORDER BY duplicate_of IS NOT NULL, id"
+    return [image_row(row) for row in connection.execute(query, (sha256,)).fetchall()]
 
 
 def _is_certain(work: Work, row: ImageRow) -> bool:
     if row.folder_id == work.folder_id:
         return row.id in work.certain
-    return stamp_of(work.folders[row.folder_id] / row.path) is not None
+    return file_stat(work.folders[row.folder_id] / row.path) is not None
 
 
 def _insert(connection: sqlite3.Connection, work: Work, one: ImageFile, same: list[ImageRow]) -> None:
@@ -230,8 +242,8 @@ def _write(
     connection: sqlite3.Connection, number: int, folder_id: int, one: ImageFile, original: int | None = None
 ) -> None:  # fmt: skip
     """Make a row say what was read of a file; whose duplicate it is, is kept while its bytes are."""
-    stamp = one.stamp
-    sizes = (stamp.bytes, stamp.mtime_ns, stamp.ctime_ns) if stamp else (None, None, None)
+    found = one.stat
+    sizes = (found.bytes, found.mtime_ns, found.ctime_ns) if found else (None, None, None)
     connection.execute(
         "UPDATE image SET folder_id = ?, path = ?, bytes = ?, mtime_ns = ?, ctime_ns = ?, width = ?, height = ?, "
         "orientation = ?, trouble = ?, duplicate_of = CASE WHEN sha256 IS ? THEN duplicate_of ELSE ? END, sha256 = ? "
@@ -260,7 +272,11 @@ def _settle(connection: sqlite3.Connection, work: Work) -> None:
     for path, one in files.items():
         if path not in owners:
             _place_changed(connection, work, one)
-    _mark_missing(connection, work, lost, home)
+    for row in lost.values():
+        gone = row.folder_id == work.folder_id and row.path not in work.present
+        if row.id not in home and gone and row.path not in owners:
+            connection.execute("UPDATE image SET trouble = ? WHERE id = ?", (MISSING, row.id))
+            work.missing.append(row.path)
     work.groups.update(row.sha256 for row in lost.values() if row.sha256)
     work.groups.update(one.sha256 for one in work.later if one.sha256)
     for sha256 in sorted(work.groups):
@@ -286,9 +302,9 @@ def _lost_rows(connection: sqlite3.Connection, work: Work) -> dict[int, ImageRow
             )  # fmt: skip
             if (twin := next(twins, None)) is not None:
                 lost[twin.id] = twin
-                stamp = Stamp(twin.bytes or 0, twin.mtime_ns or 0, twin.ctime_ns or 0)
+                found = FileStat(twin.bytes or 0, twin.mtime_ns or 0, twin.ctime_ns or 0)
                 work.later.append(
-                    ImageFile(twin.path, stamp, twin.sha256, twin.width, twin.height, twin.orientation)
+                    ImageFile(twin.path, found, twin.sha256, twin.width, twin.height, twin.orientation)
                 )  # fmt: skip
     return lost
 
@@ -307,8 +323,8 @@ def _assign(work: Work, lost: dict[int, ImageRow]) -> dict[int, str]:
 
 
 def _give_way(connection: sqlite3.Connection, work: Work, row: ImageRow) -> None:
-    """A row without a file, at whose path another row's file lies now; what nobody spoke of is dropped."""
-    if not _is_spoken_of(connection, row.id):
+    """A row without a file, at whose path another row's file lies now; one that nothing refers to is dropped."""
+    if not _is_referenced(connection, row.id):
         _drop(connection, row.id)
         return
     connection.execute(
@@ -317,7 +333,7 @@ def _give_way(connection: sqlite3.Connection, work: Work, row: ImageRow) -> None
     work.missing.append(row.path)
 
 
-def _is_spoken_of(connection: sqlite3.Connection, number: int) -> bool:
+def _is_referenced(connection: sqlite3.Connection, number: int) -> bool:
     """Whether an answer, a round or a lease names an image."""
     return any(
         connection.execute(f"SELECT 1 FROM {table} WHERE image_id = ? LIMIT 1", (number,)).fetchone()
@@ -341,17 +357,6 @@ def _place_changed(connection: sqlite3.Connection, work: Work, one: ImageFile) -
     else:
         _write(connection, row["id"], work.folder_id, one)
         work.changed.append(one.path)
-
-
-def _mark_missing(
-    connection: sqlite3.Connection, work: Work, lost: dict[int, ImageRow], home: dict[int, str]
-) -> None:  # fmt: skip
-    owned = set(home.values())
-    for row in lost.values():
-        gone = row.folder_id == work.folder_id and row.path not in work.present
-        if row.id not in home and gone and row.path not in owned:
-            connection.execute("UPDATE image SET trouble = ? WHERE id = ?", (MISSING, row.id))
-            work.missing.append(row.path)
 
 
 def _regroup(connection: sqlite3.Connection, sha256: str) -> None:
@@ -380,19 +385,19 @@ def scan(root: Path) -> Scan:
 
 def examine(root: Path, file: ImageFile) -> ImageFile:
     """Read one file: its checksum, its size and orientation, or its trouble."""
-    if file.trouble is not None or file.stamp is None:
+    if file.trouble is not None or file.stat is None:
         return file
     try:
         with open_regular(root / file.path) as opened:
             file = replace(file, sha256=hashlib.file_digest(opened, "sha256").hexdigest())
-            stamp = Stamp.of(os.fstat(opened.fileno()))
+            found = FileStat.of(os.fstat(opened.fileno()))
             opened.seek(0)
             header = read_header(opened)
     except BadFile as error:
         return replace(file, trouble=str(error))
     except OSError as error:
         return replace(file, sha256=None, trouble=f"it cannot be read ({error.strerror or error})")
-    return replace(file, stamp=stamp, width=header.width, height=header.height, orientation=header.orientation)
+    return replace(file, stat=found, width=header.width, height=header.height, orientation=header.orientation)
 
 
 def _walk(root: Path, folder: Path, faults: list[tuple[str, str]], others: Counter[str]) -> Iterator[ImageFile]:
@@ -435,7 +440,7 @@ def _file(root: Path, entry: os.DirEntry[str]) -> ImageFile:
         return ImageFile(name, trouble=f"it cannot be read ({error.strerror or error})")
     if not stat.S_ISREG(found.st_mode):
         return ImageFile(name, trouble="it is not a regular file")
-    return ImageFile(name, Stamp.of(found))
+    return ImageFile(name, FileStat.of(found))
 
 
 def _name(root: Path, path: str) -> str:

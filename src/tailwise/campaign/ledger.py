@@ -12,29 +12,27 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from ..errors import BadFile, BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, OlderLedger, TailwiseError
 from ..files import usable
 from .database import (
+    APPLICATION,
     BACKUPS,
     BUSY_SECONDS,
     LEDGER_FILE,
     Step,
     back_up,
     connect,
-    is_ledger,
-    keep_log,
-    leave_log,
     log_of,
     make_new,
     migrate,
     prepare_to_write,
     read_steps,
     schema_of,
+    set_journal_mode,
 )
 from .locks import Identity, WriterLock, holder_of, make_home, take_lock
 
@@ -51,7 +49,7 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
-class Ledger:
+class Ledger(AbstractContextManager["Ledger"]):
     """An open ledger; make one with `create` or `open`.
 
     >>> from tempfile import mkdtemp
@@ -64,6 +62,8 @@ class Ledger:
 
     def __init__(self, folder: Path, lock: WriterLock | None, files: Path | None = None) -> None:
         self.folder = folder
+        self.path = folder / LEDGER_FILE  # never open it with anything but SQLite while a ledger is open
+        self.read_only = lock is None
         self.files = folder if files is None else files  # features and models
         self._lock = lock
         self._writer: sqlite3.Connection | None = None
@@ -115,16 +115,6 @@ class Ledger:
             ledger.close()
             raise
         return ledger
-
-    @property
-    def read_only(self) -> bool:
-        """True where it was opened for reading alone."""
-        return self._lock is None
-
-    @property
-    def path(self) -> Path:
-        """The SQLite file; never open it with anything but SQLite while a ledger is open."""
-        return self.folder / LEDGER_FILE
 
     def read(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[sqlite3.Row]:
         """All rows of a query; inside `writing()` it sees what was written there."""
@@ -192,7 +182,7 @@ class Ledger:
         if self._lock is None or self._writer is None:
             return False
         with self._lock.turn:
-            if not keep_log(self._writer):
+            if not set_journal_mode(self._writer, "wal"):
                 return False
             self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # now there is a log
             log = Identity.of(log_of(self.path))
@@ -220,17 +210,12 @@ class Ledger:
         if self._writer is not None:
             with suppress(sqlite3.Error, TailwiseError), self._keeping_a_copy():
                 self._check_files()  # the log of another file is not ours to remove
-                leave_log(self._writer)  # with a full disk, or while somebody reads, the log is whole and stays
+                set_journal_mode(self._writer, "truncate")  # a full disk or a reader: the log is whole and stays
             self._writer.close()
         if self._lock is not None:
             self._lock.release()
 
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _begin(self, steps: Sequence[Step]) -> None:
@@ -263,7 +248,7 @@ class Ledger:
         return writer
 
     def _check_schema(self, connection: sqlite3.Connection, newest: int) -> None:
-        if not is_ledger(connection):
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
             raise BadFile(f"{self.path} is not a ledger of Tailwise; name the folder of a campaign")
         found = schema_of(connection)
         if found > newest and not self.read_only:
@@ -329,7 +314,7 @@ class Ledger:
         """That all is read from and written to the files that the paths lead to."""
         if self._replaced is None:
             try:
-                self._replaced = next((one.path for one in self._opened if not one.holds()), None)
+                self._replaced = next((one.path for one in self._opened if Identity.of(one.path) != one), None)
             except OSError as error:
                 raise LedgerFault(f"cannot use {self.path}: {error.strerror or error}; check the disk") from error
         if self._replaced is not None:
@@ -427,10 +412,7 @@ def write_meta(ledger: Ledger, key: str, value: str) -> None:
 class HasLedger(Protocol):
     """A campaign, as far as the learning side needs it."""
 
-    @property
-    def ledger(self) -> Ledger:
-        """Where all is kept."""
-        ...
+    ledger: Ledger
 
 
 def ledger_of(campaign: HasLedger | Ledger) -> Ledger:

@@ -1,12 +1,4 @@
-"""Files and folders that only their owner can read: what people said is nobody else's business.
-
-On Windows the modes mean nothing: a campaign is as private as the folder above it.
-
-Which file a path leads to: device and inode, to notice when the file of an open ledger is deleted or replaced.
-
-SQLite goes on writing to the file that it has opened. Once that has lost its name, what is written there is lost.
-
-One writing process per campaign: a folder and a purpose in, a lock that the system releases with its process out.
+"""Who may use the folder of a campaign: one writing process at a time, and on its files only their owner.
 
 The lock is the operating system's, on the file `lock`, so it cannot outlive its process; what is written in the file
 only says who holds it, and why. Readers take no lock: SQLite gives each of them a consistent state.
@@ -28,27 +20,22 @@ from pathlib import Path
 from ..errors import BadFile, LedgerBusy
 from ..processes import is_locked, lock_file, unlock_file
 
-FILE = 0o600
-FOLDER = 0o700
-
-
-def make_folder(folder: Path) -> None:
-    """Make a private folder; one that is there stays as it is."""
-    folder.mkdir(FOLDER, parents=True, exist_ok=True)
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
 
 
 def make_home(folder: Path) -> None:
     """Make the folder of a campaign; one that is there becomes private only if it is empty."""
-    make_folder(folder)
+    folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     if not any(folder.iterdir()):
-        _change(folder, FOLDER)
+        _change(folder, PRIVATE_FOLDER)
 
 
 def make_file(path: Path, like: Path | None = None) -> None:
     """Make an empty private file; where it is to replace another one, with the mode that its owner gave to that."""
-    mode = FILE if like is None or not like.exists() else stat.S_IMODE(like.stat().st_mode)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE))
-    if mode != FILE:
+    mode = PRIVATE_FILE if like is None or not like.exists() else stat.S_IMODE(like.stat().st_mode)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+    if mode != PRIVATE_FILE:
         _change(path, mode)
 
 
@@ -74,15 +61,11 @@ class Identity:
             return None
         return cls(path, found.st_dev, found.st_ino)
 
-    def holds(self) -> bool:
-        """Whether the path still leads to this file."""
-        return Identity.of(self.path) == self
-
 
 LOCK_FILE = "lock"
-GLANCE = 0.05  # seconds between two tries
+RETRY_SECONDS = 0.05  # between two tries
 TRIES = 3  # at least: `holder_of` in another process holds the lock for microseconds
-MOMENT = 0.01  # seconds between two looks of `holder_of`
+LOOK_SECONDS = 0.01  # between two looks of `holder_of`
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +121,7 @@ def take_lock(folder: Path, purpose: str, wait: float) -> WriterLock:
                 return lock
         if number >= TRIES and time.monotonic() >= deadline:
             break
-        time.sleep(GLANCE)
+        time.sleep(RETRY_SECONDS)
     raise LedgerBusy(_busy(folder, _read_note(folder)))
 
 
@@ -149,7 +132,7 @@ def holder_of(folder: Path) -> Holder | None:
             break
         if not is_locked(folder / LOCK_FILE):
             return None
-        time.sleep(MOMENT if number + 1 < TRIES else 0.0)
+        time.sleep(LOOK_SECONDS if number + 1 < TRIES else 0.0)
     return _read_note(folder)
 
 

@@ -1,4 +1,4 @@
-"""The labelled set of a campaign at any event, and the models trained on it: heads on cached features.
+"""Models of a campaign: heads on cached features, trained on the images that were labelled at some event.
 
 The ledger keeps what a model was made from (last event, classes, backbone, learner, seed); its files are a cache, made
 again if lost.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,27 +28,10 @@ from .features import Embedding, embed
 from .ledger import HasLedger, Ledger, ledger_of
 from .rounds import ModelRow, find_model, list_models
 
-_LABELS = """
-WITH standing AS (
-    SELECT e.id, e.image_id, e.annotator, e.kind, e.class_id FROM event AS e
-    WHERE e.id <= :last AND e.kind <> 'undo'
-        AND NOT EXISTS (SELECT 1 FROM event AS u WHERE u.undoes = e.id AND u.kind = 'undo' AND u.id <= :last)
-),
-answered AS (
-    SELECT image_id, annotator, kind, class_id, max(id) FROM standing WHERE kind IN ('label', 'other', 'skip')
-    GROUP BY image_id, annotator
-),
-decision AS (
-    SELECT image_id, kind, class_id, max(id) FROM standing WHERE kind IN ('settle-label', 'settle-other')
-    GROUP BY image_id
-)
-SELECT image_id, class_id FROM decision WHERE kind = 'settle-label'
-UNION ALL
-SELECT image_id, min(class_id) FROM answered
-WHERE kind <> 'skip' AND image_id NOT IN (SELECT image_id FROM decision)
-GROUP BY image_id HAVING sum(kind = 'other') = 0 AND min(class_id) = max(class_id)
-ORDER BY 1
-"""  # with max() the other columns are those of the row that has it
+FOLDER = "models"
+HEADS = ("linear", "mlp")  # learners that take features
+
+# -- the labelled set, now or at an event of the past ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,18 +68,6 @@ class Labelled:
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def last_event(ledger: Ledger) -> int:
-    """The number of the last event; 0 before the first."""
-    return int(ledger.read("SELECT coalesce(max(id), 0) FROM event")[0][0])
-
-
-def labels_at(ledger: Ledger, event: int) -> tuple[IntArray, IntArray]:
-    """Images (L,) and classes (L,), as ids, that were decided when this was the last event."""
-    rows = ledger.read(_LABELS, {"last": event})
-    pairs = np.array([(row[0], row[1]) for row in rows], dtype=np.int64).reshape(-1, 2)
-    return pairs[:, 0].copy(), pairs[:, 1].copy()
-
-
 def labelled_set(ledger: Ledger, event: int | None = None, class_ids: tuple[int, ...] | None = None) -> Labelled:
     """What can be learnt from at an event, or now: labels of these classes, or of those in use."""
     with ledger.reading():
@@ -116,8 +86,48 @@ def labelled_set(ledger: Ledger, event: int | None = None, class_ids: tuple[int,
     return Labelled(pairs[:, 0].copy(), pairs[:, 1].copy(), used, last, disputed)
 
 
-FOLDER = "models"
-HEADS = ("linear", "mlp")  # learners that take features
+_LABELS = """
+WITH standing AS (
+    SELECT e.id, e.image_id, e.annotator, e.kind, e.class_id FROM event AS e
+    WHERE e.id <= :last AND e.kind <> 'undo'
+        AND NOT EXISTS (SELECT 1 FROM event AS u WHERE u.undoes = e.id AND u.kind = 'undo' AND u.id <= :last)
+),
+answered AS (
+    SELECT image_id, annotator, kind, class_id, max(id) FROM standing WHERE kind IN ('label', 'other', 'skip')
+    GROUP BY image_id, annotator
+),
+decision AS (
+    SELECT image_id, kind, class_id, max(id) FROM standing WHERE kind IN ('settle-label', 'settle-other')
+    GROUP BY image_id
+)
+SELECT image_id, class_id FROM decision WHERE kind = 'settle-label'
+UNION ALL
+SELECT image_id, min(class_id) FROM answered
+WHERE kind <> 'skip' AND image_id NOT IN (SELECT image_id FROM decision)
+GROUP BY image_id HAVING sum(kind = 'other') = 0 AND min(class_id) = max(class_id)
+ORDER BY 1
+"""  # with max() the other columns are those of the row that has it
+
+
+def labels_at(ledger: Ledger, event: int) -> tuple[IntArray, IntArray]:
+    """Images (L,) and classes (L,), as ids, that were decided when this was the last event."""
+    rows = ledger.read(_LABELS, {"last": event})
+    pairs = np.array([(row[0], row[1]) for row in rows], dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+
+def last_event(ledger: Ledger) -> int:
+    """The number of the last event; 0 before the first."""
+    return int(ledger.read("SELECT coalesce(max(id), 0) FROM event")[0][0])
+
+
+def with_features(labelled: Labelled, embedding: Embedding) -> Labelled:
+    """The labelled set without the images that have no features."""
+    there = embedding.rows(labelled.images)[1]
+    return replace(labelled, images=labelled.images[there], labels=labelled.labels[there])
+
+
+# -- trained models ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,10 +138,6 @@ class Trained:
     model: Model
     calibration: Calibration
     rebuilt: str = ""  # why it had to be made again; "" where it was read
-
-    def proba(self, features: FloatArray) -> FloatArray:
-        """Calibrated probabilities (n, C), columns as in `row.class_ids`."""
-        return self.calibration.apply(np.asarray(self.model.predict_proba(features)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,51 +163,20 @@ class Predicted:
         return np.array(self.class_ids, dtype=np.int64)[places], self.proba[np.arange(len(places)), places]
 
 
-def head_named(name: str) -> Learner:
-    """A learner for a campaign: one that learns from features."""
-    if name not in HEADS:
-        raise BadInput(
-            f"a campaign learns on cached features, so its learner is one of {', '.join(HEADS)}, not {name!r}"
-        )
-    return make_learner(name)
-
-
-def with_features(labelled: Labelled, embedding: Embedding) -> Labelled:
-    """The labelled set without the images that have no features."""
-    there = embedding.rows(labelled.images)[1]
-    return replace(labelled, images=labelled.images[there], labels=labelled.labels[there])
-
-
-def train(
-    labelled: Labelled, embedding: Embedding, *, learner: str, seed: int, report: Progress = no_progress
-) -> tuple[Model, LabelledImages]:
-    """Fit a head on a labelled set, all of which has features; gives the set too, as it was learnt from."""
-    features = embedding.features[embedding.rows(labelled.images)[0]]
-    names = tuple(str(number) for number in labelled.class_ids)
-    images = LabelledImages(features, labelled.labels, names)
-    return fit(head_named(learner), images, seed=seed, report=report), images
-
-
-def describe(
-    version: str, ledger: Ledger, labelled: Labelled, *, learner: str, backbone: str, seed: int,
-    calibration: Calibration, checksum: str,
-) -> ModelRow:  # fmt: skip
-    """What the ledger is to keep of a model, from which it can be made again."""
-    settings = {"backbone": backbone, "seed": seed, "last_event": labelled.last_event}
-    summary = {
-        "counts": labelled.counts().tolist(),
-        "training": labelled.digest(ledger),
-        "sha256": checksum,
-        "calibration": _calibration_facts(calibration),
-    }
-    return ModelRow(version, learner, settings, len(labelled), labelled.class_ids, summary)
-
-
-def save(ledger: Ledger, version: str, model: Model) -> str:
-    """Write a model's files, whole or not at all; gives their checksum."""
-    folder = model_folder(ledger, version)
-    model.save(folder)
-    return checksum_of(folder)
+def predict(
+    campaign: HasLedger | Ledger, image_ids: IntArray, version: str | None = None, *, report: Progress = no_progress
+) -> Predicted:
+    """Ask a model, the newest if none is named, about images; those that cannot be read are left out."""
+    ledger = ledger_of(campaign)
+    trained = load(ledger, version, report=report)
+    asked = np.asarray(image_ids, dtype=np.int64)
+    embedding = embed(ledger, asked, backbone=str(trained.row.settings["backbone"]), report=report)
+    rows, there = embedding.rows(asked)
+    classes = trained.row.class_ids
+    if not there.any():
+        return Predicted(trained.row.version, classes, asked[:0], np.zeros((0, len(classes)), np.float32))
+    proba = trained.calibration.apply(np.asarray(trained.model.predict_proba(embedding.features[rows[there]])))
+    return Predicted(trained.row.version, classes, asked[there], proba)
 
 
 def load(ledger: Ledger, version: str | None = None, *, report: Progress = no_progress) -> Trained:
@@ -260,43 +235,38 @@ def rebuild(ledger: Ledger, row: ModelRow, *, report: Progress = no_progress) ->
     return model
 
 
-def predict(
-    campaign: HasLedger | Ledger, image_ids: IntArray, version: str | None = None, *, report: Progress = no_progress
-) -> Predicted:
-    """Ask a model, the newest if none is named, about images; those that cannot be read are left out."""
-    ledger = ledger_of(campaign)
-    trained = load(ledger, version, report=report)
-    asked = np.asarray(image_ids, dtype=np.int64)
-    embedding = embed(ledger, asked, backbone=str(trained.row.settings["backbone"]), report=report)
-    rows, there = embedding.rows(asked)
-    classes = trained.row.class_ids
-    if not there.any():
-        return Predicted(trained.row.version, classes, asked[:0], np.zeros((0, len(classes)), np.float32))
-    return Predicted(trained.row.version, classes, asked[there], trained.proba(embedding.features[rows[there]]))
+def train(
+    labelled: Labelled, embedding: Embedding, *, learner: str, seed: int, report: Progress = no_progress
+) -> tuple[Model, LabelledImages]:
+    """Fit a head on a labelled set, all of which has features; gives the set too, as it was learnt from."""
+    features = embedding.features[embedding.rows(labelled.images)[0]]
+    names = tuple(str(number) for number in labelled.class_ids)
+    images = LabelledImages(features, labelled.labels, names)
+    return fit(head_named(learner), images, seed=seed, report=report), images
 
 
-def model_folder(ledger: Ledger, version: str) -> Path:
-    """Where the files of a model are."""
-    if "/" in version or "\\" in version or version.startswith("."):
-        raise BadInput(f"{version!r} cannot be the version of a model")
-    return ledger.files / FOLDER / version
+def head_named(name: str) -> Learner:
+    """A learner for a campaign: one that learns from features."""
+    if name not in HEADS:
+        raise BadInput(
+            f"a campaign learns on cached features, so its learner is one of {', '.join(HEADS)}, not {name!r}"
+        )
+    return make_learner(name)
 
 
-def new_version(number: int) -> str:
-    """A name for the model of a round: its number and the time, so that two tries differ.
-
-    >>> new_version(3).startswith("round-3-")
-    True
-    """
-    return f"round-{number}-{time.time_ns() // 1_000_000:x}"
-
-
-def checksum_of(folder: Path) -> str:
-    """The checksum that the files of a model name; "" where they name none."""
-    try:
-        return str(json.loads((folder / SETTINGS_FILE).read_bytes())["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+def describe(
+    version: str, ledger: Ledger, labelled: Labelled, *, learner: str, backbone: str, seed: int,
+    calibration: Calibration, checksum: str,
+) -> ModelRow:  # fmt: skip
+    """What the ledger is to keep of a model, from which it can be made again."""
+    settings = {"backbone": backbone, "seed": seed, "last_event": labelled.last_event}
+    summary = {
+        "counts": labelled.counts().tolist(),
+        "training": labelled.digest(ledger),
+        "sha256": checksum,
+        "calibration": _calibration_facts(calibration),
+    }
+    return ModelRow(version, learner, settings, len(labelled), labelled.class_ids, summary)
 
 
 def _calibration_facts(calibration: Calibration) -> dict[str, Any]:
@@ -314,3 +284,25 @@ def _read_calibration(facts: Mapping[str, Any]) -> Calibration:
         str(facts.get("kind", "none")), float(facts.get("temperature", 1.0)),
         None if trained is None else np.asarray(trained, dtype=np.float64), unseen=float(facts.get("unseen", 0.0)),
     )  # fmt: skip
+
+
+def save(ledger: Ledger, version: str, model: Model) -> str:
+    """Write a model's files, whole or not at all; gives their checksum."""
+    folder = model_folder(ledger, version)
+    model.save(folder)
+    return checksum_of(folder)
+
+
+def model_folder(ledger: Ledger, version: str) -> Path:
+    """Where the files of a model are."""
+    if "/" in version or "\\" in version or version.startswith("."):
+        raise BadInput(f"{version!r} cannot be the version of a model")
+    return ledger.files / FOLDER / version
+
+
+def checksum_of(folder: Path) -> str:
+    """The checksum that the files of a model name; "" where they name none."""
+    try:
+        return str(json.loads((folder / SETTINGS_FILE).read_bytes())["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

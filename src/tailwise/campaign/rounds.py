@@ -50,18 +50,13 @@ class Round:
 
     id: int  # its number, from 1
     opened_at: int
-    closed_at: int | None
+    closed_at: int | None  # None: it is open
     budget: int
     strategy: str
     balance: str
     seed: int
     model_version: str | None
     why: Mapping[str, Any]
-
-    @property
-    def is_open(self) -> bool:
-        """True until the next one is opened."""
-        return self.closed_at is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +281,9 @@ FROM (
     FROM round_image AS r JOIN round AS o ON o.id = r.round_id JOIN image AS i ON i.id = r.image_id WHERE r.round_id = ?
 )
 """
-_COUNTS = """
+# The images that are not left to choose from, and why; of the answered, those that all who saw them have skipped.
+POOL_COUNTS = f"""
+{_SPOKEN}
 SELECT count(*) AS images, coalesce(sum(trouble IS NOT NULL), 0) AS quarantined,
     coalesce(sum(trouble IS NULL AND duplicate_of IS NOT NULL), 0) AS duplicates,
     coalesce(sum(trouble IS NULL AND duplicate_of IS NULL AND id IN (SELECT image_id FROM spoken)), 0) AS answered,
@@ -319,22 +316,6 @@ def pending_answers(ledger: Ledger) -> Pending | None:
         return None
     row = ledger.read(_PENDING, (current.id,))[0]
     return Pending(current.id, row["images"], row["answers"], row["total"])
-
-
-@dataclass(frozen=True, slots=True)
-class PoolCounts:
-    """The images of a campaign by whether a round may be chosen from them."""
-
-    images: int
-    quarantined: int
-    duplicates: int
-    answered: int
-    skipped: int  # of the answered: skipped by all who saw them
-
-
-def count_pool(ledger: Ledger, *, skipped: bool = False) -> PoolCounts:
-    """Count the images that are not left to choose from, and why; `skipped` as for `candidate_images`."""
-    return PoolCounts(*ledger.read(f"{_SPOKEN} {_COUNTS}", {"skipped": skipped})[0])
 
 
 def candidate_images(ledger: Ledger, *, with_open_round: bool = False, skipped: bool = False) -> IntArray:

@@ -10,9 +10,8 @@ import os
 import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import BadFile, BadInput
@@ -23,18 +22,16 @@ from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered,
 from .classes import (
     MOST_CLASS,
     ClassRow,
-    add_class,
     add_classes,
     clean_name,
     find_class,
     list_classes,
     rename_class,
-    restore_class,
     retire_class,
 )
 from .database import BACKUPS, BUSY_SECONDS, LEDGER_FILE, back_up
-from .images import Indexed, folders_in_use, locate
-from .indexing import index
+from .images import folders_in_use, locate
+from .indexing import Indexed, index
 from .ledger import PURPOSE, Ledger
 from .rounds import Round, asked_last, list_rounds
 from .state import Settings, Status, changed_settings, read_settings, read_status, write_settings
@@ -49,7 +46,8 @@ if TYPE_CHECKING:
     from .learning_curve import Curve
 
 
-class Campaign:
+@dataclass(repr=False, eq=False)
+class Campaign(AbstractContextManager["Campaign"]):
     """Label a folder of images, round after round, and lose nothing; make one with `create` or `open`.
 
     >>> import tailwise
@@ -64,8 +62,7 @@ class Campaign:
     {'10.png': 'owl'}
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    ledger: Ledger
 
     @classmethod
     def create(
@@ -117,12 +114,7 @@ class Campaign:
         """Let other processes write; all that was said is on the disk already."""
         self.ledger.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -249,7 +241,7 @@ class Campaign:
 
     def add_class(self, name: str) -> ClassRow:
         """Add a class behind the others: `campaign.add_class("heron")`."""
-        return add_class(self.ledger, name)
+        return add_classes(self.ledger, [name])[0]
 
     def rename_class(self, name: str | int, new: str) -> ClassRow:
         """Give a class another name, and its labels with it: `campaign.rename_class("kite", "red kite")`."""
@@ -261,7 +253,7 @@ class Campaign:
 
     def restore_class(self, name: str | int) -> ClassRow:
         """Bring a retired class back, with its labels: `campaign.restore_class("kite")`."""
-        return restore_class(self.ledger, name)
+        return retire_class(self.ledger, name, restore=True)
 
     def backup(self, out: str | Path | None = None, *, dry_run: bool = False) -> Path:
         """Copy the ledger, whole, into the folder's backups, and give the path: `campaign.backup()`.

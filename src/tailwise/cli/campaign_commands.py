@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..campaign.agreement import Agreement
     from ..campaign.choosing import Proposal
     from ..campaign.classes import ClassRow
-    from ..campaign.images import Indexed
     from ..campaign.importing import Imported
+    from ..campaign.indexing import Indexed
     from ..campaign.state import Status
     from ..types import Progress
     from ..web.serve import Serving

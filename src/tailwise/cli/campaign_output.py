@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..campaign.agreement import Agreement
     from ..campaign.choosing import Proposal
     from ..campaign.classes import ClassRow
-    from ..campaign.images import Indexed
+    from ..campaign.indexing import Indexed
     from ..campaign.state import Status
     from ..web.serve import Serving
     from .campaign_commands import Begun, Init

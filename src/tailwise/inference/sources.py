@@ -176,7 +176,7 @@ def digest(facts: Any) -> str:  # noqa: ANN401 - plain JSON
 
 
 def _facts(file: ImageFile) -> list[object]:
-    return [file.path, file.stamp and [file.stamp.bytes, file.stamp.mtime_ns], file.trouble]
+    return [file.path, file.stat and [file.stat.bytes, file.stat.mtime_ns], file.trouble]
 
 
 PATH_NAMES = ("path", "image", "file", "file_name", "filename", "image_path", "file_path")

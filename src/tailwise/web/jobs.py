@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from ..campaign.database import LEDGER_FILE
-from ..campaign.images import quarantine, usable_images
+from ..campaign.images import list_images, quarantine
 from ..campaign.ledger import Ledger
-from ..campaign.locks import make_folder
+from ..campaign.locks import PRIVATE_FOLDER
 from ..campaign.models import model_folder, predict
 from ..campaign.rounds import (
     ModelRow,
@@ -308,7 +308,7 @@ def _quarantine_new(ledger: Ledger, troubles: Sequence[tuple[int, str]]) -> None
 def job_folder(ledger: Ledger) -> Iterator[Path]:
     """A folder in the campaign's with a copy of the ledger, removed at the end."""
     folder = ledger.folder / f"{PREFIX}{secrets.token_hex(8)}"
-    make_folder(folder)
+    folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     try:
         ledger.back_up("job").replace(folder / LEDGER_FILE)
         yield folder
@@ -408,7 +408,7 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
 def write_predictions(ledger: Ledger, folder: Path, version: str) -> None:
     """Write the likeliest classes of every image to a file."""
     _progress(0.99, "asking the model about all images")
-    ids = np.array([image.id for image in usable_images(ledger)], dtype=np.int64)
+    ids = np.array([image.id for image in list_images(ledger, usable=True)], dtype=np.int64)
     found = predict(ledger, ids, version)
     best = np.argsort(-found.proba, axis=1, kind="stable")[:, :TOP]
     classes = np.array(found.class_ids, dtype=np.int64)[best]

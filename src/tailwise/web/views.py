@@ -17,7 +17,7 @@ from .. import __version__
 from ..campaign import answers, rounds
 from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
 from ..campaign.classes import list_classes
-from ..campaign.images import SEAL_DIGITS, count_usable, find_image
+from ..campaign.images import SEAL_DIGITS, find_image
 from ..campaign.leases import Leased
 from ..campaign.ledger import CURRENT_SCHEMA, Ledger, read_meta
 from ..campaign.rounds import candidate_images
@@ -384,8 +384,12 @@ class CountCache:
 
 def count(read: Read) -> CampaignCounts:
     """Count the campaign."""
-    conflicts: Any = read(lambda ledger: ledger.read("SELECT count(*) FROM conflict")[0][0])
-    return CampaignCounts(read(count_usable), read(answers.counts), tuple(read(answers.annotators)), conflicts)
+    usable: int = read(lambda ledger: ledger.read(_USABLE)[0][0])
+    conflicts: int = read(lambda ledger: ledger.read("SELECT count(*) FROM conflict")[0][0])
+    return CampaignCounts(usable, read(answers.counts), tuple(read(answers.annotators)), conflicts)
+
+
+_USABLE = "SELECT count(*) FROM image WHERE trouble IS NULL AND duplicate_of IS NULL"
 
 
 def count_left(read: Read) -> Candidates:

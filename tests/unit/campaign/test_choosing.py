@@ -210,7 +210,7 @@ def test_images_of_the_open_round_return_to_the_pool_only_where_that_is_allowed(
     assert unanswered <= {pick.image for pick in made.picks}
     assert (made.pending.round_id, made.pending.images, made.pending.answers) == (1, 4, 4)
     assert "4 answers pending" in " ".join(made.notes)
-    assert [one.is_open for one in list_rounds(studio.ledger)] == [False, True]
+    assert [one.closed_at is None for one in list_rounds(studio.ledger)] == [False, True]
 
 
 def test_a_finished_round_is_followed_by_another_without_its_images(make_studio: MakeStudio) -> None:

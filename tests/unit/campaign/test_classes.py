@@ -4,12 +4,10 @@ import pytest
 
 from tailwise.campaign.answers import Answer, counts, record
 from tailwise.campaign.classes import (
-    add_class,
     add_classes,
     find_class,
     list_classes,
     rename_class,
-    restore_class,
     retire_class,
 )
 from tailwise.campaign.ledger import Ledger
@@ -25,16 +23,16 @@ def changes(ledger: Ledger) -> list[tuple[str, str | None, str]]:
 
 
 def test_classes_keep_the_order_in_which_they_came(ledger: Ledger) -> None:
-    added = add_class(ledger, "  Ärmelkanal 🦈 ")
+    added = add_classes(ledger, ["  Ärmelkanal 🦈 "])[0]
     assert (added.name, added.position, added.retired) == ("Ärmelkanal 🦈", 3, False)
     assert names(ledger) == ["cat", "dog", "eel", "Ärmelkanal 🦈"]
     assert find_class(ledger, "DOG") == find_class(ledger, 2)
 
 
 def test_a_name_is_kept_in_one_normal_form(ledger: Ledger) -> None:
-    assert add_class(ledger, "cafe\u0301").name == "café"
+    assert add_classes(ledger, ["cafe\u0301"])[0].name == "café"
     with pytest.raises(BadInput, match="there already"):
-        add_class(ledger, "CAFÉ")
+        add_classes(ledger, ["CAFÉ"])
 
 
 @pytest.mark.parametrize(
@@ -56,12 +54,12 @@ def test_a_name_is_kept_in_one_normal_form(ledger: Ledger) -> None:
     ],
 )
 def test_names_that_cannot_be_are_refused(ledger: Ledger, name: str, says: str | None) -> None:
-    add_class(ledger, "straße elsewhere")
+    add_classes(ledger, ["straße elsewhere"])
     if says is None:
-        assert add_class(ledger, name).name == name
+        assert add_classes(ledger, [name])[0].name == name
         return
     with pytest.raises(BadInput, match=says):
-        add_class(ledger, name)
+        add_classes(ledger, [name])
     assert names(ledger) == ["cat", "dog", "eel", "straße elsewhere"]
 
 
@@ -69,7 +67,7 @@ def test_names_that_cannot_be_are_refused(ledger: Ledger, name: str, says: str |
     "name", ["<script>alert(1)</script>", "حيوان", "x" * 200, "'; DROP TABLE class; --", "-1", "👩‍🔬"]
 )
 def test_odd_names_are_names(ledger: Ledger, name: str) -> None:
-    assert find_class(ledger, add_class(ledger, name).name).name == name
+    assert find_class(ledger, add_classes(ledger, [name])[0].name).name == name
 
 
 def test_of_several_classes_all_are_added_or_none(ledger: Ledger) -> None:
@@ -91,7 +89,7 @@ def test_labels_stay_with_a_class_through_all_its_names(ledger: Ledger) -> None:
     with pytest.raises(BadInput, match="is empty"):
         rename_class(ledger, "Wolf", " ")
     assert names(ledger) == ["cat", "Wolf", "eel"]
-    assert add_class(ledger, "dog").id == 4  # the name is free again
+    assert add_classes(ledger, ["dog"])[0].id == 4  # the name is free again
 
 
 def test_a_retired_class_keeps_its_labels_and_comes_back(ledger: Ledger) -> None:
@@ -101,9 +99,9 @@ def test_a_retired_class_keeps_its_labels_and_comes_back(ledger: Ledger) -> None
     assert names(ledger, retired=True) == ["cat", "dog", "eel"]
     assert counts(ledger)[2] == 1
     with pytest.raises(BadInput, match="'dog' is there and retired; restore it"):
-        add_class(ledger, "Dog")
+        add_classes(ledger, ["Dog"])
     record(ledger, [Answer("answer-2", 2, "ann", "label", 2)])  # an answer that was under way is not lost
-    assert not restore_class(ledger, 2).retired
+    assert not retire_class(ledger, 2, restore=True).retired
     assert (names(ledger), counts(ledger)[2]) == (["cat", "dog", "eel"], 2)
 
 
@@ -112,8 +110,8 @@ def test_every_change_is_kept_and_no_change_is_none(ledger: Ledger) -> None:
     rename_class(ledger, "lynx", "lynx")
     retire_class(ledger, "lynx")
     retire_class(ledger, "lynx")
-    restore_class(ledger, "lynx")
-    restore_class(ledger, "lynx")
+    retire_class(ledger, "lynx", restore=True)
+    retire_class(ledger, "lynx", restore=True)
     assert changes(ledger) == [
         ("add", None, "cat"),
         ("add", None, "dog"),

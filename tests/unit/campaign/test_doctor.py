@@ -24,7 +24,7 @@ from tailwise.campaign.choosing import RoundOptions, next_round
 from tailwise.campaign.database import repair_ledger, restore_backup, sound_backups
 from tailwise.campaign.doctor import FIXES, Finding, diagnose, examine, fix
 from tailwise.campaign.features import embed
-from tailwise.campaign.images import locate, usable_images
+from tailwise.campaign.images import list_images, locate
 from tailwise.campaign.leases import lease
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import load
@@ -91,7 +91,7 @@ def test_a_missing_file_that_came_back_is_mended(studio: Any) -> None:  # noqa: 
     assert only(examine(studio.campaign)).what == "1 image whose file is missing: a-001.png"
     away.rename(studio.photos / "a-001.png")
     assert fix(studio.campaign, ["missing"]) == []
-    assert len(usable_images(studio.ledger)) == 20
+    assert len(list_images(studio.ledger, usable=True)) == 20
 
 
 def test_bytes_that_changed_under_a_label_are_accepted_only_by_name(studio: Any) -> None:  # noqa: ANN401
@@ -119,7 +119,7 @@ def test_a_folder_that_is_not_mounted_is_one_finding_and_no_fix_is_offered(studi
     found = only(examine(studio.campaign))
     assert (found.name, found.severity, found.fix) == ("folders", "error", None)
     assert len(fix(studio.campaign, ["all"])) == 1
-    assert len(usable_images(studio.ledger)) == 20
+    assert len(list_images(studio.ledger, usable=True)) == 20
 
 
 def test_after_the_images_have_moved_the_old_folder_is_no_concern(studio: Any, tmp_path: Path) -> None:  # noqa: ANN401
@@ -145,7 +145,7 @@ def test_what_could_never_be_read_does_not_keep_an_old_folder_in_use(studio: Any
     found = only(examine(studio.campaign))
     assert (found.name, found.severity, found.count) == ("gone", "note", 1)
     assert fix(studio.campaign, ["all"]) == []
-    assert len(usable_images(studio.ledger)) == 20
+    assert len(list_images(studio.ledger, usable=True)) == 20
 
 
 def test_people_may_say_that_a_folder_is_gone_for_good_where_another_is_there(studio: Any, tmp_path: Path) -> None:  # noqa: ANN401
@@ -173,7 +173,7 @@ def test_to_look_again_is_offered_only_where_there_is_something_new(studio: Any)
 
 
 def test_images_that_are_gone_and_of_which_nobody_has_spoken_are_forgotten(studio: Any) -> None:  # noqa: ANN401
-    unasked = next(row for row in usable_images(studio.ledger) if row.path not in asked_about(studio))
+    unasked = next(row for row in list_images(studio.ledger, usable=True) if row.path not in asked_about(studio))
     (studio.photos / unasked.path).unlink()
     studio.campaign.index()
     found = only(examine(studio.campaign))

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from tailwise.campaign.features import BETTER, CHANGED, chosen_backbone, embed, find_extractor
-from tailwise.campaign.images import locate, usable_images
+from tailwise.campaign.images import list_images, locate
 from tailwise.campaign.indexing import MISSING
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadFile, BadInput
@@ -50,7 +50,7 @@ def by_hand(photos: Path, names: list[str]) -> np.ndarray:
 
 def test_features_are_those_of_the_pixels_in_the_order_of_the_ids(make_studio: MakeStudio) -> None:
     studio = make_studio({"a": 40, "b": 30})
-    rows = usable_images(studio.ledger)
+    rows = list_images(studio.ledger, usable=True)
     found = embed(studio.ledger, backbone="simple")
     assert found.ids.tolist() == [row.id for row in rows]
     assert (found.made, found.backbone, found.troubles) == (70, "simple", ())
@@ -137,7 +137,7 @@ def test_a_folder_that_is_not_there_is_an_error_and_no_image_is_quarantined(make
     studio.photos.mkdir()  # a mount point without its disk
     with pytest.raises(BadFile, match="none of 12 images is in"):
         embed(studio.ledger, backbone="simple")
-    assert len(usable_images(studio.ledger)) == 12
+    assert len(list_images(studio.ledger, usable=True)) == 12
 
 
 def test_work_that_is_interrupted_goes_on_where_it_was(make_studio: MakeStudio) -> None:
@@ -235,7 +235,7 @@ def test_kept_features_of_another_width_are_refused_with_what_to_do(make_studio:
     from tailwise.learners.features import FeatureCache
 
     studio = make_studio({"a": 3})
-    first = usable_images(studio.ledger)[0]
+    first = list_images(studio.ledger, usable=True)[0]
     folder = studio.ledger.folder / "features" / "simple-1"
     FeatureCache(folder).add([bytes.fromhex(first.sha256)[:16]], np.ones((1, 7), np.float32))
     with pytest.raises(BadFile, match=r"gives 928 numbers, but .* keeps 7 of it"):

@@ -15,17 +15,15 @@ import pytest
 from PIL import Image
 
 from tailwise.campaign.images import (
-    Indexed,
     find_image,
-    is_as_it_was,
+    is_unchanged,
     list_folders,
     list_images,
     locate,
     path_of,
     quarantine,
-    usable_images,
 )
-from tailwise.campaign.indexing import index
+from tailwise.campaign.indexing import Indexed, index
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadFile, UnknownName
 
@@ -91,7 +89,7 @@ def test_the_same_bytes_are_one_image_and_its_duplicates(empty: Ledger, photos: 
     assert (found.added, found.duplicates) == (5, 2)
     first = rows(empty)["a.bmp"]
     assert {path for path, row in rows(empty).items() if row.duplicate_of == first.id} == {"y.bmp", "z/copy.bmp"}
-    assert [row.path for row in usable_images(empty)] == ["a.bmp", "b.bmp", "deep/er/c.bmp"]
+    assert [row.path for row in list_images(empty, usable=True)] == ["a.bmp", "b.bmp", "deep/er/c.bmp"]
 
 
 def test_duplicates_are_found_across_runs_and_folders(empty: Ledger, photos: Path, tmp_path: Path) -> None:
@@ -158,7 +156,7 @@ def test_bad_images_are_quarantined_with_a_reason_and_the_work_goes_on(empty: Le
     for name, (_, says) in BAD.items():
         assert says in reasons[name]
         assert rows(empty)[name].trouble == reasons[name]
-    assert {row.path for row in usable_images(empty)} == set(GOOD)
+    assert {row.path for row in list_images(empty, usable=True)} == set(GOOD)
     one = rows(empty)["turned.JPG"]
     assert (one.width, one.height, one.orientation) == (64, 48, 6)
 
@@ -209,11 +207,11 @@ def test_what_may_not_be_read_is_quarantined_until_it_may() -> None:
                 "closed": "the folder cannot be listed (Permission denied)",
                 "locked.bmp": "it cannot be read (Permission denied)",
             }
-            assert [row.path for row in usable_images(ledger)] == ["a.bmp"]
+            assert [row.path for row in list_images(ledger, usable=True)] == ["a.bmp"]
             (folder / "photos/locked.bmp").chmod(0o644)  # which changes neither its size nor its time
             (folder / "photos/closed").chmod(0o755)
             assert index(ledger, folder / "photos") == Indexed(added=1, known=2)
-            assert len(usable_images(ledger)) == 3
+            assert len(list_images(ledger, usable=True)) == 3
 
 
 def test_links_are_followed_inside_the_folder_alone(empty: Ledger, photos: Path, tmp_path: Path) -> None:
@@ -243,7 +241,7 @@ def test_a_link_that_leads_out_later_is_not_followed_either(empty: Ledger, photo
     (photos / "a.bmp").symlink_to(tmp_path / "outside/secret.bmp")
     with pytest.raises(BadFile, match="leads out of the folder"):
         path_of(empty, row)
-    assert not is_as_it_was(empty, row)
+    assert not is_unchanged(empty, row)
     assert dict(index(empty, photos).quarantined)["a.bmp"] == "a link that leads out of the folder"
 
 
@@ -261,7 +259,7 @@ def test_names_that_are_no_text_are_quarantined(empty: Ledger, photos: Path) -> 
             "caf\\xe9.bmp": "its name is not valid UTF-8; rename it",
             "d\\xff/x.bmp": "its name is not valid UTF-8; rename it",
         }
-    assert [row.path for row in usable_images(empty)][-1] == "plain caf\\xe9.bmp"
+    assert [row.path for row in list_images(empty, usable=True)][-1] == "plain caf\\xe9.bmp"
 
 
 def test_pipes_do_not_stop_it_and_folders_may_be_called_like_images(empty: Ledger, photos: Path) -> None:
@@ -346,4 +344,4 @@ def test_what_others_found_unusable_is_quarantined(empty: Ledger, photos: Path) 
     row = rows(empty)["a.bmp"]
     quarantine(empty, [(row.id, "it cannot be decoded")])
     assert find_image(empty, row.id).trouble == "it cannot be decoded"
-    assert len(usable_images(empty)) == 2
+    assert len(list_images(empty, usable=True)) == 2

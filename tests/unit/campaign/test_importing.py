@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tailwise.campaign.answers import Answer, record, settle, undo
-from tailwise.campaign.classes import add_class, add_classes, list_classes, rename_class, retire_class
+from tailwise.campaign.classes import add_classes, list_classes, rename_class, retire_class
 from tailwise.campaign.importing import (
     Change,
     Disagreement,
@@ -115,7 +115,7 @@ def test_a_skip_disagrees_with_nobody_and_an_other_with_every_class(ledger: Ledg
 
 
 def test_a_class_called_other_is_not_the_answer_other(ledger: Ledger) -> None:
-    add_class(ledger, "other")
+    add_classes(ledger, ["other"])
     record(ledger, [Answer("by-the-page", 1, "bob", "label", 4)])
     assert len(run(ledger, said("1.jpg", None, kind="other")).conflicts) == 1
 
@@ -175,7 +175,7 @@ def test_images_and_classes_that_are_not_there_are_listed(ledger: Ledger) -> Non
 
 
 def test_labels_are_matched_whatever_their_case_spaces_and_composition(ledger: Ledger) -> None:
-    add_class(ledger, "caf\u00e9")
+    add_classes(ledger, ["caf\u00e9"])
     done = run(ledger, said("1.jpg", " CAT "), said("2.jpg", "Cafe\u0301"))
     assert done == Imported(added=2)
     assert {row[3] for row in standing(ledger)} == {"cat", "caf\u00e9"}

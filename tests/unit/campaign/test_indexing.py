@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from tailwise.campaign.answers import labels
-from tailwise.campaign.images import Indexed, find_image, is_as_it_was, list_images, path_of, usable_images
-from tailwise.campaign.indexing import BATCH, CHANGED, MISSING, REPLACED, accept_changed, index
+from tailwise.campaign.images import find_image, is_unchanged, list_images, path_of
+from tailwise.campaign.indexing import BATCH, CHANGED, MISSING, REPLACED, Indexed, accept_changed, index
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.errors import BadFile
@@ -31,7 +31,7 @@ def test_a_renamed_file_takes_its_row_and_its_labels_along(empty: Ledger, photos
     after = rows(empty)["new/name.bmp"]
     assert (after.id, after.key, after.trouble) == (before.id, before.key, None)
     assert path_of(empty, after).is_file()
-    assert is_as_it_was(empty, after)
+    assert is_unchanged(empty, after)
     assert labels(empty)[0].tolist() == [before.id]
     assert len(rows(empty)) == 3
 
@@ -151,7 +151,7 @@ def test_an_unmounted_disk_is_not_taken_for_an_empty_one(empty: Ledger, photos: 
     photos.mkdir()
     with pytest.raises(BadFile, match="holds no image any more, where 3 were indexed; is its disk mounted"):
         index(empty, photos)
-    assert len(usable_images(empty)) == 3
+    assert len(list_images(empty, usable=True)) == 3
 
 
 def test_the_original_lives_on_in_its_duplicate(empty: Ledger, photos: Path) -> None:
@@ -208,7 +208,7 @@ def test_when_the_original_changes_its_first_duplicate_takes_its_place(empty: Le
     index(empty, photos)
     put(photos, {"a.bmp": shade(88)})
     index(empty, photos)
-    usable = [row.path for row in usable_images(empty)]
+    usable = [row.path for row in list_images(empty, usable=True)]
     assert sorted(usable) == ["a.bmp", "b.bmp", "copy.bmp", "deep/er/c.bmp"]
     assert rows(empty)["other copy.bmp"].duplicate_of == rows(empty)["copy.bmp"].id
 
@@ -218,9 +218,9 @@ def test_every_shuffle_of_files_keeps_bytes_and_rows_together(empty: Ledger, tmp
     folder, dice = tmp_path / "shuffled", np.random.default_rng(5)
     put(folder, {f"{n}.bmp": shade(n) for n in range(10)})
     index(empty, folder)
-    for row in usable_images(empty)[:6]:
+    for row in list_images(empty, usable=True)[:6]:
         say(empty, row.path)
-    said = {row.id: row.sha256 for row in usable_images(empty)[:6]}
+    said = {row.id: row.sha256 for row in list_images(empty, usable=True)[:6]}
     for turn in range(25):
         for _ in range(4):
             shuffle(folder, dice, turn)
@@ -326,5 +326,7 @@ def test_kill_9_in_the_middle_of_indexing_loses_nothing_and_doubles_nothing(empt
     assert len({count for count in counts if 0 < count < total}) > 1
     with Ledger.open(home) as ledger:
         index(ledger, folder)
-        assert sorted(row.path for row in usable_images(ledger)) == sorted(file.name for file in folder.iterdir())
+        assert sorted(row.path for row in list_images(ledger, usable=True)) == sorted(
+            file.name for file in folder.iterdir()
+        )
         assert index(ledger, folder) == Indexed(known=total)

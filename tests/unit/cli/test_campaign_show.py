@@ -14,8 +14,8 @@ from tailwise.campaign.choosing import Proposal
 from tailwise.campaign.classes import ClassRow
 from tailwise.campaign.doctor import Finding
 from tailwise.campaign.exporting import Exported
-from tailwise.campaign.images import Indexed
 from tailwise.campaign.importing import Change, Disagreement, Imported, UnknownClass, Unmatched
+from tailwise.campaign.indexing import Indexed
 from tailwise.campaign.rounds import Pick, Round, RoundProgress
 from tailwise.campaign.state import Status
 from tailwise.cli import campaign_output, data_commands

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tailwise.campaign.answers import Answer, labels, record, settle, undo
-from tailwise.campaign.classes import add_class, retire_class
+from tailwise.campaign.classes import add_classes, retire_class
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.models import labelled_set, labels_at, last_event
 
@@ -64,7 +64,7 @@ def test_retired_classes_take_no_part_and_columns_follow_the_classes_in_use(ledg
     for image, cls in ((1, 1), (2, 2), (3, 3), (4, 3)):
         say(ledger, image, "ann", cls)
     retire_class(ledger, "dog")
-    new = add_class(ledger, "fox").id
+    new = add_classes(ledger, ["fox"])[0].id
     found = labelled_set(ledger)
     assert found.class_ids == (1, 3, new)
     assert found.images.tolist() == [1, 3, 4]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tailwise.campaign.images import Matcher, Place
+from tailwise.campaign.images import KnownImage, Matcher
 from tailwise.campaign.service import Campaign
 from tailwise.formats import Record
 
@@ -41,7 +41,7 @@ def campaign(make: Callable[..., Campaign]) -> Campaign:
 def found(campaign: Campaign, path: str, sha256: str = "", *, by_name: bool = False) -> str:
     """The path of the image that is found, or why there is none."""
     match = Matcher(campaign.ledger).find(Record(path, "cat", sha256=sha256), by_name=by_name)
-    return match.path if isinstance(match, Place) else match
+    return match.path if isinstance(match, KnownImage) else match
 
 
 def hash_of(campaign: Campaign, path: str) -> str:
@@ -107,8 +107,8 @@ def test_the_same_path_in_two_folders_needs_the_whole_path_or_the_hash(
         row = rows[str(tmp_path / folder)]
         by_path = Matcher(campaign.ledger).find(Record(str(tmp_path / folder / "1.png"), "cat"))
         by_hash = Matcher(campaign.ledger).find(Record("1.png", "cat", sha256=row["sha256"]))
-        assert isinstance(by_path, Place)
-        assert isinstance(by_hash, Place)
+        assert isinstance(by_path, KnownImage)
+        assert isinstance(by_hash, KnownImage)
         assert by_path.id == by_hash.id == row["id"]
 
 
@@ -117,7 +117,7 @@ def test_the_same_path_in_two_folders_is_told_apart_by_the_name_of_the_folder(ma
     assert "in different folders; give the path with its folder, such as one/1.png, or" in found(campaign, "1.png")
     for name in ("one/1.png", "two/1.png", "one/3.png", "elsewhere/3.png", "3.png"):
         place = Matcher(campaign.ledger).find(Record(name, "cat"))
-        assert isinstance(place, Place)
+        assert isinstance(place, KnownImage)
         assert place.name == (name if name in ("one/1.png", "two/1.png") else "one/3.png")
 
 
@@ -156,7 +156,7 @@ def test_the_longest_shared_end_wins_as_a_plain_search_finds_it(make: Callable[.
             best = [asked]
         match = matcher.find(Record(asked, "cat"))
         if len(best) == 1:
-            assert isinstance(match, Place)
+            assert isinstance(match, KnownImage)
             assert match.path == best[0]
         else:
             assert match == (f"{len(best)} images are called so; give the path below the images' folder, or the sha256"
