@@ -370,7 +370,7 @@ ON_FEATURES = [
 @pytest.mark.parametrize("strategy", ON_FEATURES)
 @pytest.mark.parametrize("balance", ["none", 0.5, "auto"])
 def test_every_strategy_on_features_opens_a_round(make_studio: MakeStudio, strategy: str, balance: str | float) -> None:
-    studio = started(make_studio)
+    studio = started(make_studio, spread=0.5)
     made = next_round(studio.campaign, RoundOptions(6, strategy=strategy, balance=balance))
     assert (made.strategy, len(made.picks)) == (strategy, 6)
     assert made.round.balance == {"none": "0", 0.5: "0.5"}.get(balance, balance)

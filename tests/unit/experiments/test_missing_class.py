@@ -49,6 +49,13 @@ def balances(name: str) -> tuple[float | str, ...]:
     return (0.0,) if name in {"coreset", "direct", "galaxy"} else (0.0, 0.7, "auto")
 
 
+def balances_with(learner: str, strategy: str) -> tuple[float | str, ...]:
+    """All of them with the learner that is quick to train, and one with each of the others, in turn."""
+    wanted = balances(strategy)
+    turn = list(LEARNERS).index(learner) + list(STRATEGIES).index(strategy)
+    return wanted if learner == "linear" else (wanted[turn % len(wanted)],)
+
+
 @pytest.mark.parametrize("strategy", list(STRATEGIES))
 @pytest.mark.parametrize("learner", list(LEARNERS))
 def test_every_strategy_chooses_with_every_learner_and_the_model_stays_as_it_is(learner: str, strategy: str) -> None:
@@ -56,7 +63,7 @@ def test_every_strategy_chooses_with_every_learner_and_the_model_stays_as_it_is(
     truth = images(40, 1, (0, 1, 2, 3))
     pool, oracle = truth.inputs, RecordingOracle(truth.labels)
     before = model.predict_proba(pool)
-    for balance in balances(strategy):
+    for balance in balances_with(learner, strategy):
         asking = Asking(folds=2, passes=2, vaal=SMALL_VAAL)  # each fold trains the learner again
         made = choose(
             make(strategy, balance=balance),

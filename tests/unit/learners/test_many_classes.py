@@ -117,7 +117,7 @@ def test_confidence_is_within_seven_points_of_accuracy_on_real_features(pool: st
     features, labels = load(DATA, pool, np.random.default_rng(0))
     for kind in ("random", "picked", "equal"):
         rows = []
-        for seed in range(5):
+        for seed in SEEDS:
             rows += measure(
                 pool, features, labels, SOURCES[pool].classes, kind=kind, per_class=per_class, seed=seed
             )  # fmt: skip
