@@ -41,7 +41,7 @@ def here(pool: np.ndarray) -> Selection:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("shards", [None, 1, 2, 4, 8])
+@pytest.mark.parametrize("shards", [None, 2, 8])  # None: one per machine, here 1
 def test_picks_and_certificate_are_those_of_the_local_engine(
     pool: np.ndarray, here: Selection, shards: int | None
 ) -> None:
@@ -57,14 +57,13 @@ def test_files_are_read_where_the_shards_are(pool: np.ndarray, here: Selection, 
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("shards", [1, 3])
 def test_compiled_loops_pick_the_same_in_actors(
-    pool: np.ndarray, here: Selection, shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: np.ndarray, here: Selection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(tmp_path / "halves.npy", pool.astype(np.float16))
     monkeypatch.setattr("tailwise.matrix.blocks.LEAST_ELEMENTS", 0)
     near, far = (
-        tailwise.select(tmp_path / "halves.npy", 700, balance=0.8, engine=engine, shards=shards, score="entropy")
+        tailwise.select(tmp_path / "halves.npy", 700, balance=0.8, engine=engine, shards=3, score="entropy")
         for engine in ("local", "ray")
     )
     assert facts(far) == facts(near)
@@ -72,10 +71,9 @@ def test_compiled_loops_pick_the_same_in_actors(
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("shards", [1, 3])
-def test_the_rows_nearest_to_class_borders_are_those_of_the_local_engine(pool: np.ndarray, shards: int) -> None:
+def test_the_rows_nearest_to_class_borders_are_those_of_the_local_engine(pool: np.ndarray) -> None:
     near = Rows(open_proba(pool)).nearest_borders(50)
-    with ray_rows(open_proba(pool), "ray", shards) as there:
+    with ray_rows(open_proba(pool), "ray", 3) as there:
         far = there.nearest_borders(50)
     assert np.array_equal(far[0], near[0])
     assert np.array_equal(far[1], near[1])
@@ -101,21 +99,27 @@ def test_a_sparse_softmax_and_scores_of_ones_own_travel_too(pool: np.ndarray) ->
         assert far.hidden == near.hidden
 
 
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "margin", "entropy-l1-pseudo-label", "random", "kcenter", "base", "pcb", "uherding", "badge", "falcun",
-        "refine", "boundary",
-    ],
-)  # fmt: skip
-def test_strategies_run_on_the_cluster(name: str, pool: np.ndarray) -> None:
+ON_THE_CLUSTER = [
+    "margin", "entropy-l1-pseudo-label", "random", "kcenter", "base", "pcb", "uherding", "badge", "falcun", "refine",
+    "boundary",
+]  # fmt: skip
+
+
+def test_strategies_run_on_the_cluster(pool: np.ndarray, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.random.default_rng(2).normal(size=(3_000, 6)).astype(np.float32)
     predictions = Predictions(pool[:3_000], embeddings=points, labelled_embeddings=points[:4])
-    near, far = (
-        strategies.make(name, balance=0.5, engine=engine).select(predictions, 60) for engine in ("local", "ray")
-    )
-    assert far.indices.tolist() == near.indices.tolist()
+    actors, closed = RayBackend(predictions.proba, cluster, 2), []  # each strategy would start processes of its own
+    close = actors.close
+    monkeypatch.setattr("tailwise.ray.rows.RayBackend", lambda *_, **__: actors)
+    monkeypatch.setattr(actors, "close", lambda: closed.append(1))
+    near, far = ({name: picks_of(name, engine, predictions) for name in ON_THE_CLUSTER} for engine in ("local", "ray"))
+    close()
+    assert far == near
+    assert len(closed) == len(ON_THE_CLUSTER)
+
+
+def picks_of(strategy: str, engine: str, predictions: Predictions) -> list[int]:
+    return list(strategies.make(strategy, balance=0.5, engine=engine).select(predictions, 60).indices.tolist())
 
 
 @pytest.mark.usefixtures("cluster")
