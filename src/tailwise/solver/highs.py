@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import highspy
 import numpy as np
@@ -15,7 +15,9 @@ from scipy import sparse
 
 from ..errors import SolverFailed
 from ..types import BoolArray, Float64Array, IntArray
-from .newton import Part
+
+if TYPE_CHECKING:
+    from .dual import Part
 
 Highs: TypeAlias = Any  # highspy.Highs, which ships without full types
 Sparse: TypeAlias = Any  # scipy.sparse.csr_array

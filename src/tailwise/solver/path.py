@@ -146,29 +146,19 @@ def paper_grid(scale: float) -> Float64Array:
     return scale * GRID_END * np.arange(1, GRID_STEPS + 1) / GRID_STEPS
 
 
-def rule_threshold(loss_at_zero: float, least_loss: float) -> float:
-    """L1_min + 1 %·(L1(0) − L1_min): at or below it the l1 loss counts as having stopped falling."""
-    return least_loss + RULE_SHARE * max(0.0, loss_at_zero - least_loss)
+def paper_lam(l1_at: Callable[[float], float], grid: Float64Array) -> float:
+    """The λ of "paper": the smallest on an ascending grid after which the l1 loss no longer falls, to 1 % of its fall.
 
+    An empty grid gives 0. Solved to a gap, l1 can rise a little from one λ to the next. Bisection then ends at a λ that
+    meets the limit, while the last one below it that was looked at does not.
 
-def paper_lam(l1_at: Callable[[float], float], grid: Float64Array, program: Program) -> float:
-    """The λ of "paper" on an ascending grid, λ > 0; 0 where there is nothing to balance.
-
-    This is the one place that decides: `select`, `balance_path` and the strategies all ask here.
-    """
-    return settled_lam(l1_at, grid) if len(grid) and program.steerable else 0.0
-
-
-def settled_lam(l1_at: Callable[[float], float], grid: Float64Array) -> float:
-    """The paper's rule: the smallest λ on the grid after which the l1 loss no longer falls, to 1 %; by bisection.
-
-    Solved to a gap, l1 can rise a little from one λ to the next. Bisection then ends at a λ that meets the limit, while
-    the last one below it that was looked at does not.
-
-    >>> settled_lam(lambda lam: max(0.0, 1.0 - lam), paper_grid(1.0))
+    >>> paper_lam(lambda lam: max(0.0, 1.0 - lam), paper_grid(1.0))
     1.0
     """
-    limit = rule_threshold(l1_at(0.0), l1_at(float(grid[-1])))
+    if not len(grid):
+        return 0.0
+    at_zero, least = l1_at(0.0), l1_at(float(grid[-1]))
+    limit = least + RULE_SHARE * max(0.0, at_zero - least)
     low, high = -1, len(grid) - 1  # the loss at grid[high] meets the limit
     while high - low > 1:
         middle = (low + high) // 2
@@ -210,7 +200,7 @@ def parse_balance(balance: Balance) -> float | str:
 
 
 @dataclass(frozen=True, slots=True)
-class Lam:
+class ChosenLambda:
     """The λ that a balance setting means, and what limited it.
 
     Attributes
@@ -229,7 +219,7 @@ class Lam:
 
         `away` is the l1 distance of its expected counts from the target beyond what no batch could avoid.
 
-        >>> Lam(0.5, "auto", capped=True).note(12.0, 60).split(": ")[0]
+        >>> ChosenLambda(0.5, "auto", capped=True).note(12.0, 60).split(": ")[0]
         "balance 'auto' pays at most λ = 0.5 per image"
         """
         if not self.capped or (self.rule == "auto" and away <= FAR_OFF * budget):
@@ -244,7 +234,7 @@ class Lam:
 
 def find_lam(
     balance: Balance, l1_at: Callable[[float], float], program: Program, *, scale: float, spread: float | None = None
-) -> Lam:
+) -> ChosenLambda:
     """Turn a balance setting into λ.
 
     `scale` is what λ = 1 is relative to entropy, for sweeps; `spread` what one image can gain or lose in score, for
@@ -252,15 +242,15 @@ def find_lam(
     """
     setting = parse_balance(balance)
     if isinstance(setting, float):
-        return Lam(setting)
+        return ChosenLambda(setting)
     if not program.steerable:
-        return Lam(0.0)
+        return ChosenLambda(0.0)
     if setting == "auto":
-        return Lam(AUTO_SHARE * (scale if spread is None else spread), "auto", capped=True)
+        return ChosenLambda(AUTO_SHARE * (scale if spread is None else spread), "auto", capped=True)
     if setting == "paper":
         grid = paper_grid(scale)
-        lam = paper_lam(l1_at, grid, program)
-        return Lam(lam, "paper", capped=lam >= LATE * grid[-1])
+        lam = paper_lam(l1_at, grid)
+        return ChosenLambda(lam, "paper", capped=lam >= LATE * grid[-1])
     wish = WISH.match(setting)
     assert wish is not None  # parse_balance let it through
     share = float(wish[1]) / 100
@@ -273,7 +263,7 @@ def find_lam(
             f"wish for 'within {np.ceil(closest):.0f}%' or change the target"
         )
 
-    return Lam(wished_lam(l1_at, scale, forced + share * program.budget, describe))
+    return ChosenLambda(wished_lam(l1_at, scale, forced + share * program.budget, describe))
 
 
 def forced_l1(ranges: Ranges, budget: int, unreachable: Sequence[Shortfall] = ()) -> float:

@@ -38,10 +38,6 @@ class Program:
         """The same problem with another λ."""
         return replace(self, lam=lam)
 
-    def value(self, indices: IntArray) -> float:
-        """uᵀz + λ·dist(Pᵀz, [low, high]) for the rows chosen."""
-        return self.measure(indices).value
-
     def measure(self, indices: IntArray, counts: Float64Array | None = None) -> Measured:
         """The objective of the rows chosen and how far it can be trusted; `counts` (C,) stand in for Pᵀz if given."""
         costs = self.cost.at(indices)
@@ -59,14 +55,6 @@ class Program:
         if not self.rows.sparse or self.lam == 0:
             return 0.0
         return self.lam * float(self.rows.hidden().at(indices).sum())
-
-    @property
-    def separable(self) -> bool:
-        """True where balance costs nothing or only one batch exists: the b cheapest rows are optimal.
-
-        One class is not enough: rows may sum to 1 ± 1e-3, so that Pᵀz differs from batch to batch.
-        """
-        return self.lam == 0 or self.budget in (0, self.rows.size)
 
     @property
     def steerable(self) -> bool:
@@ -144,15 +132,10 @@ class Effort:
     started: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def for_gap(cls, gap: float, time_limit: float | None) -> Effort:
-        """A gap below 1e-4 asks for the last digits: more of everything."""
-        if gap >= 1e-4:
-            return cls(gap, time_limit)
-        return cls(gap, time_limit, restarts=6, kicks=1_100, nodes=20_000)
-
-    def since(self, started: float) -> Effort:
-        """The same effort, its clock having started earlier."""
-        return replace(self, started=started)
+    def for_gap(cls, gap: float, time_limit: float | None, started: float | None = None) -> Effort:
+        """A gap below 1e-4 asks for the last digits: more of everything. The clock may have started earlier."""
+        effort = cls(gap, time_limit) if gap >= 1e-4 else cls(gap, time_limit, kicks=1_100, nodes=20_000)
+        return effort if started is None else replace(effort, started=started)
 
     @property
     def expired(self) -> bool:

@@ -282,7 +282,7 @@ class AugmentingPaths:
         best, _ = self._longest_paths()
         if self.penalty == np.inf:
             return best
-        theta = (best - self._fees()).max()
+        theta = (best - np.where(self.counts < self.quota, 0.0, self.penalty)).max()
         return self._extend(np.maximum(best, np.where(self.counts > self.quota, theta + self.penalty, theta)))[0]
 
     def _start(self) -> None:
@@ -313,13 +313,11 @@ class AugmentingPaths:
         placed = np.flatnonzero(surplus[np.arange(len(wished)), wished] > 0)
         return placed, wished[placed]
 
-    def _fees(self) -> Float64Array:
-        """What one more row costs in each class, (C,)."""
-        return np.where(self.counts < self.quota, 0.0, self.penalty)
-
     def _augment(self) -> None:
         best, before = self._longest_paths()
-        cls = int((best - self._fees()).argmax())
+        cls = int(
+            (best - np.where(self.counts < self.quota, 0.0, self.penalty)).argmax()
+        )  # less what a row costs there
         self.counts[cls] += 1
         changed = []
         while cls >= 0:

@@ -13,7 +13,7 @@ from ..errors import BadInput
 from ..inputs import shown
 from ..matrix.nearest import border_distances, copy_keys, earlier
 from ..matrix.shards import Column, Rows
-from ..solver.path import Lam, parse_balance
+from ..solver.path import ChosenLambda, parse_balance
 from ..solver.program import PROVEN
 from ..solver.transport import transport
 from ..targets import wanted_counts, whole_quotas
@@ -78,7 +78,7 @@ class BalancedBoundary(Base):
             return fill(quotas(task, known, lam))
 
         if balance == "auto":
-            lam, used = Lam(exact_lam(task, known)), np.inf
+            lam, used = ChosenLambda(exact_lam(task, known)), np.inf
         else:
             lam = task.find_lam(balance, lambda lam: filled(lam).rows, costs, scale=1.0)
             used = lam.value

@@ -22,7 +22,7 @@ from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column
 from ..score import margin
 from ..softmax import with_temperature
-from ..solver.path import Lam, forced_l1, quick_effort
+from ..solver.path import ChosenLambda, forced_l1, quick_effort
 from ..solver.solver import lower_bound
 from ..targets import Target
 from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
@@ -102,7 +102,7 @@ class MaxHerding(Base):
             rows = rows[np.linspace(0, len(rows) - 1, WIDTH_ROWS).astype(np.int64)]
         return kernel_width(rows, smallest=self.width == "smallest")
 
-    def _certified(self, task: Task, found: Herd, chosen: Lam) -> Selection:
+    def _certified(self, task: Task, found: Herd, chosen: ChosenLambda) -> Selection:
         lam = chosen.value
         objective = lam * task.ranges.distance(task.rows.total(found.indices)) - found.value
         bound = min(-found.bound if lam == 0 else balanced_bound(task, found, lam), objective)

@@ -240,7 +240,8 @@ def _swept(task: Task, costs: Column, values: Float64Array) -> BalancePath:
     """Solve at every λ, and measure."""
     program = task.program(costs)
     sweep = Sweep(program, quick_effort(), task.seed, task.report)
-    chosen = paper_lam(sweep.l1_at, values[values > 0], program)  # first, as each solve starts from those before it
+    grid = values[values > 0] if program.steerable else values[:0]
+    chosen = paper_lam(sweep.l1_at, grid)  # first, as each solve starts from those before it
     solutions = [sweep.at(lam) for lam in values.tolist()]
     expected = [task.rows.total(solution.indices) for solution in solutions]
     l1 = np.array([task.ranges.distance(one) for one in expected])

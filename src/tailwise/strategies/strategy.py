@@ -32,7 +32,7 @@ from ..matrix.shards import Column, Rows, rows_on, scan
 from ..score import SCORES, Score
 from ..solver.path import (
     Balance,
-    Lam,
+    ChosenLambda,
     Sweep,
     find_lam,
     forced_l1,
@@ -73,7 +73,7 @@ class Task:
     def find_lam(
         self, balance: Balance, picks_at: Callable[[float], IntArray], costs: Column, *, scale: float,
         spread: float | None = None,
-    ) -> Lam:  # fmt: skip
+    ) -> ChosenLambda:  # fmt: skip
         """Turn a balance setting into λ for a method whose picks at λ are `picks_at(λ)`; see `solver.path.find_lam`."""
         return find_lam(
             balance, lambda lam: self.ranges.distance(self.rows.total(picks_at(lam))), self.program(costs),
@@ -81,12 +81,12 @@ class Task:
         )  # fmt: skip
 
     def selection(
-        self, indices: IntArray, *, informativeness: float, balance: Balance, lam: Lam | float, method: str,
+        self, indices: IntArray, *, informativeness: float, balance: Balance, lam: ChosenLambda | float, method: str,
         status: str = "greedy", objective: float | None = None, bound: float = -np.inf, gap: float = np.inf,
         hidden: float = 0.0, places: IntArray | None = None,
     ) -> Selection:  # fmt: skip
         """Assemble the answer; classes out of reach are looked for if balance was asked for, even if λ is then 0."""
-        found = lam if isinstance(lam, Lam) else Lam(lam)
+        found = lam if isinstance(lam, ChosenLambda) else ChosenLambda(lam)
         expected = self.rows.total(indices)
         l1 = self.ranges.distance(expected)
         value = found.value * l1 - informativeness if objective is None else objective
@@ -104,7 +104,7 @@ class Task:
         )  # fmt: skip
 
     def certified(
-        self, solution: Solution, costs: Column, *, balance: Balance, lam: Lam | float, method: str
+        self, solution: Solution, costs: Column, *, balance: Balance, lam: ChosenLambda | float, method: str
     ) -> Selection:
         """The answer from a solution of the program."""
         return self.selection(
@@ -292,7 +292,7 @@ def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method
     `scale` is what λ = 1 means relative to entropy.
     """
     program, setting = task.program(costs), parse_balance(balance)
-    effort = Effort.for_gap(task.gap, task.time_limit).since(task.started)  # the clock started with the task
+    effort = Effort.for_gap(task.gap, task.time_limit, task.started)  # the clock started with the task
     # A wish is judged by the very solves that make the batch, so that it holds; the paper's rule needs no such care.
     by_rule = setting == "paper"
     sweep = Sweep(program, quick_effort(task.time_limit) if by_rule else effort, task.seed, task.report)

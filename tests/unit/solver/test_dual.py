@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from tailwise.solver import newton
-from tailwise.solver.dual import Survey, evaluate, evaluate_again, maximise
-from tailwise.solver.newton import Part
+from tailwise.solver import dual
+from tailwise.solver.dual import Part, Survey, evaluate, maximise
 from tailwise.solver.program import Effort, Program
 from tailwise.targets import Ranges
 
@@ -61,7 +60,7 @@ def test_no_dual_point_exceeds_the_value_of_any_batch(seed: int) -> None:
     program = random_program(40, 4, seed=seed, lam=0.7, width=float(seed % 3))
     rng = np.random.default_rng(seed)
     bound = evaluate(program, rng.uniform(-0.7, 0.7, size=4)).bound
-    values = [program.value(rng.choice(40, size=4, replace=False)) for _ in range(300)]
+    values = [program.measure(rng.choice(40, size=4, replace=False)).value for _ in range(300)]
     assert bound <= min(values)
 
 
@@ -92,7 +91,7 @@ def test_a_point_found_from_another_has_the_bound_of_one_found_alone(limit: floa
     for drift in (0.0, 0.01, 0.4):
         known = evaluate(program, rng.uniform(-0.5, 0.5, size=5))
         y = known.y + drift * rng.uniform(-1, 1, size=5)
-        again, alone = evaluate_again(program, y, known, limit), evaluate(program, y)
+        again, alone = evaluate(program, y, known=known, limit=limit), evaluate(program, y)
         assert again.theta == pytest.approx(alone.theta, abs=1e-12)
         assert again.bound == pytest.approx(alone.bound, rel=1e-12)
 
@@ -132,19 +131,19 @@ def test_rows_in_single_precision_are_not_searched_below_what_rounding_hides(mon
         for rows in (proba, proba.astype(np.float64))
     )
     values: list[float] = []
-    value = newton._value
+    value = dual._value
 
     def counted(*given: Any) -> Any:  # noqa: ANN401 - as the function that is counted
         found = value(*given)
         values.append(found[1])
         return found
 
-    monkeypatch.setattr(newton, "_value", counted)
-    found = newton.minimise(rough, np.zeros(20), -1.6, 0.02, tolerance=1e-9, trust=np.inf)
-    assert len(values) <= newton.MOST_STEPS  # each step that is halved to the end would take 15 looks
-    best = newton.minimise(exact, np.zeros(20), -1.6, 0.02, tolerance=1e-9, trust=np.inf)
+    monkeypatch.setattr(dual, "_value", counted)
+    found = dual.minimise(rough, np.zeros(20), -1.6, 0.02, tolerance=1e-9, trust=np.inf)
+    assert len(values) <= dual.MOST_STEPS  # each step that is halved to the end would take 15 looks
+    best = dual.minimise(exact, np.zeros(20), -1.6, 0.02, tolerance=1e-9, trust=np.inf)
     assert value(exact, found.y, found.theta, 0.02)[1] == pytest.approx(
-        value(exact, best.y, best.theta, 0.02)[1], rel=3 * newton.SINGLE_NOISE
+        value(exact, best.y, best.theta, 0.02)[1], rel=3 * dual.SINGLE_NOISE
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import tailwise
 from tailwise.errors import BadInput, TargetUnreachable
-from tailwise.solver.path import AUTO_SHARE, paper_grid, parse_balance, rule_threshold, settled_lam, wished_lam
+from tailwise.solver.path import AUTO_SHARE, paper_grid, paper_lam, parse_balance, wished_lam
 
 
 def pool(seed: int = 0, size: int = 3_000, classes: int = 6) -> np.ndarray:
@@ -23,13 +23,13 @@ def test_bisection_finds_what_a_full_sweep_of_the_rule_finds() -> None:
 
     grid = paper_grid(1.0)
     losses = np.array([falling(lam) for lam in grid])
-    met = grid[losses <= rule_threshold(falling(0.0), losses.min())]
-    assert settled_lam(falling, grid) == met[0]
+    met = grid[losses <= losses.min() + 0.01 * (falling(0.0) - losses.min())]
+    assert paper_lam(falling, grid) == met[0]
 
 
 @pytest.mark.parametrize(("end", "expected"), [(1.0, 1.0), (0.55, 0.6), (5.0, 3.0)])
 def test_the_rule_takes_the_last_percent(end: float, expected: float) -> None:
-    assert settled_lam(lambda lam: 100 * max(0.0, 1 - lam / end), paper_grid(1.0)) == pytest.approx(expected)
+    assert paper_lam(lambda lam: 100 * max(0.0, 1 - lam / end), paper_grid(1.0)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("score", ["entropy", "margin"])
@@ -40,7 +40,7 @@ def test_paper_is_the_choice_of_the_path(seed: int, score: str) -> None:
     path = tailwise.balance_path(proba, budget, score=score, seed=seed)
     assert tailwise.select(proba, budget, score=score, balance="paper", seed=seed).lam == path.chosen
     assert path.chosen in path.lam.tolist()
-    limit = rule_threshold(path.l1[0], path.l1[-1])
+    limit = path.l1[-1] + 0.01 * max(0.0, path.l1[0] - path.l1[-1])
     assert path.l1[path.lam.tolist().index(path.chosen)] <= limit
 
 

@@ -64,7 +64,7 @@ def test_bound_and_objective_enclose_the_brute_force_optimum(program: Program) -
     scale = max(1.0, abs(optimum))
     assert solution.bound <= optimum + TINY * scale
     assert solution.objective >= optimum - TINY * scale
-    assert solution.objective == pytest.approx(program.value(solution.indices), abs=TINY * scale)
+    assert solution.objective == pytest.approx(program.measure(solution.indices).value, abs=TINY * scale)
     assert len(set(solution.indices.tolist())) == program.budget
 
 

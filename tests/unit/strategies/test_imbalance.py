@@ -48,7 +48,7 @@ def test_no_batch_is_below_the_lower_bound(lam: float, budget: int) -> None:
     rng = np.random.default_rng(budget)
     rows, cost, omega = Rows(rng.dirichlet(np.ones(3), size=9)), rng.normal(size=9), np.full(3, budget / 3)
     program = Program(rows, rows.hold(cost), budget, lam, Ranges(omega, omega))
-    best = min(program.value(np.array(some, dtype=np.int64)) for some in combinations(range(9), budget))
+    best = min(program.measure(np.array(some, dtype=np.int64)).value for some in combinations(range(9), budget))
     bound = lower_bound(program, Effort(gap=1e-3))
     assert bound <= best + 1e-12
     assert bound >= best - 0.5 * (1 + lam)  # what the relaxation of so tiny a pool may lose

@@ -22,10 +22,10 @@ def test_the_solution_is_the_best_of_all_batches(seed: int, lam: float) -> None:
     low = rng.random(3) * 3
     ranges = Ranges(low, low + (rng.random(3) if seed % 3 else 0))
     program = make_program(np.eye(3)[labels], cost, 5, lam, ranges)
-    best = min(program.value(np.array(batch)) for batch in combinations(range(11), 5))
+    best = min(program.measure(np.array(batch)).value for batch in combinations(range(11), 5))
     solution = solve_one_hot(program, labels)
     assert solution.objective == pytest.approx(best)
-    assert solution.objective == pytest.approx(program.value(solution.indices))
+    assert solution.objective == pytest.approx(program.measure(solution.indices).value)
     assert solution.gap == 0.0
 
 

@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from tailwise.solver.dual import Part
 from tailwise.solver.highs import branch_and_bound, exact_duals
-from tailwise.solver.newton import Part
 from tailwise.solver.program import Effort
 from tailwise.solver.solver import solve
 from tailwise.targets import Ranges

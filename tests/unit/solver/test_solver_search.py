@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from tailwise.solver.dual import evaluate
 from tailwise.solver.program import Program
-from tailwise.solver.rounding import Core, anneal, kick, open_core, pair_descent, swap_descent
+from tailwise.solver.solver import Core, anneal, kick, open_core, pair_descent, swap_descent
 from tailwise.targets import Ranges
 
 from .programs import make_program
@@ -29,7 +30,7 @@ def make_core(seed: int, size: int = 60, classes: int = 4, width: float = 0.0) -
 def test_the_value_of_a_core_is_the_value_of_its_batch(seed: int, width: float) -> None:
     program, core = make_core(seed, width=width)
     for step in (core, swap_descent(core), pair_descent(core)):
-        assert step.value() == pytest.approx(program.value(step.picks()), abs=1e-10)
+        assert step.value() == pytest.approx(program.measure(step.picks()).value, abs=1e-10)
         assert len(step.picks()) == 12
 
 
@@ -56,7 +57,7 @@ def best_exchange(core: Core, swaps: int) -> float:
         for intos in combinations(outside, swaps):
             chosen = core.chosen.copy()
             chosen[list(outs)], chosen[list(intos)] = False, True
-            best = min(best, core.choosing(chosen).value())
+            best = min(best, replace(core, chosen=chosen).value())
     return best
 
 
