@@ -20,6 +20,15 @@ from .reading import CLASSES_FILE, files_below, opened_zip, read_classes_file, r
 Kind: TypeAlias = Literal["label", "other", "skip"]
 KINDS: tuple[Kind, ...] = ("label", "other", "skip")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HEAD_BYTES = 4096  # of a file, in which an export shows that it is one of ours
+OTHER = "_other"
+UNLABELLED = "_unlabelled"
+# Folders that we and other tools keep for images without a class: a class of such a name gets another folder.
+NO_CLASS = {OTHER, UNLABELLED, "_unlabeled", "no_label"}
+WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
+FORBIDDEN = re.compile(r'[/\\:*?"<>|\x00-\x1f\x7f]')
+MOST_BYTES = 180  # file systems take 255: this leaves space for a number and an ending
+MOST_ENDING = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +75,12 @@ Source: TypeAlias = Callable[[Record], Path]
 """Where the image of a record lies."""
 
 
-@dataclass(frozen=True)
 class Sample:
     """A file or a folder whose format is to be guessed; what is read of it is read once."""
 
-    path: Path
-
-    @cached_property
-    def is_folder(self) -> bool:
-        """Whether it is a folder."""
-        return self.path.is_dir()
-
-    @cached_property
-    def suffix(self) -> str:
-        """The ending of a file, in small letters; empty for a folder."""
-        return "" if self.is_folder else self.path.suffix.lower()
+    def __init__(self, path: Path) -> None:
+        self.path, self.is_folder = path, path.is_dir()
+        self.suffix = "" if self.is_folder else path.suffix.lower()  # in small letters
 
     @cached_property
     def files(self) -> list[str]:
@@ -200,14 +200,7 @@ def by_image(records: Iterable[Record]) -> list[list[Record]]:
     return list(groups.values())
 
 
-OTHER = "_other"
-UNLABELLED = "_unlabelled"
-# Folders that we and other tools keep for images without a class: a class of such a name gets another folder.
-NO_CLASS = {OTHER, UNLABELLED, "_unlabeled", "no_label"}
-WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
-FORBIDDEN = re.compile(r'[/\\:*?"<>|\x00-\x1f\x7f]')
-MOST_BYTES = 180  # file systems take 255: this leaves space for a number and an ending
-MOST_ENDING = 20
+# Names that every file system accepts.
 
 
 def safe_name(text: str) -> str:
@@ -234,7 +227,7 @@ def folded(name: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
-class Taken:
+class UniqueNames:
     """Names given so far in one folder; the next of the same name gets a number."""
 
     def __init__(self, reserved: Sequence[str] = ()) -> None:
@@ -244,7 +237,7 @@ class Taken:
     def give(self, stem: str, ending: str = "", *, apart: bool = False) -> str:
         """A free name; `apart` keeps names apart by their stems alone, whatever their endings.
 
-        >>> taken = Taken()
+        >>> taken = UniqueNames()
         >>> taken.give("a", ".jpg"), taken.give("A", ".jpg"), taken.give("a", ".png"), taken.give("a-2", ".jpg")
         ('a.jpg', 'A-2.jpg', 'a.png', 'a-2-2.jpg')
         """
@@ -263,7 +256,7 @@ def class_folders(classes: Sequence[str]) -> dict[str, str]:
     >>> class_folders(["cat", "a/b", "a_b", "..", "Cat.", "_other"])
     {'cat': 'cat', 'a/b': 'a_b', 'a_b': 'a_b-2', '..': '_', 'Cat.': 'Cat-2', '_other': '_other-2'}
     """
-    taken = Taken(sorted(NO_CLASS))
+    taken = UniqueNames(sorted(NO_CLASS))
     return {name: taken.give(safe_name(name)) for name in classes}
 
 
@@ -280,28 +273,36 @@ def stem_and_ending(path: str) -> tuple[str, str]:
     return safe_name(stem), dot + ending
 
 
-HEAD = 4096
+class FileFormat:
+    """A format that writes one file."""
+
+    suffix: str
+    suffixes: tuple[str, ...]  # of files that it reads
+    mark: bytes  # in the first bytes of the files that it writes
+
+    def recognises(self, sample: Sample) -> bool:
+        """A file with one of the usual endings."""
+        return sample.suffix in self.suffixes
+
+    def check(self, out: Path) -> None:
+        """Reject a place that cannot be written, or a file that we did not write."""
+        check_file(out, self.suffix, self.mark)
 
 
 def check_file(out: Path, suffix: str, ours: bytes) -> None:
     """Reject a place that cannot be written, or a file that we did not write: `ours` must be in its first bytes."""
     if out.suffix.lower() != suffix:
         raise BadInput(f"cannot write {out.name!r}: its name must end in {suffix}")
-    head = _head(out)
+    try:
+        with open_regular(out) as file:
+            head = file.read(HEAD_BYTES)
+    except FileNotFoundError:
+        head = b""
+    except IsADirectoryError as error:
+        raise BadFile(f"cannot write {out}: there is a folder of that name") from error
+    except OSError as error:
+        raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
     if not out.parent.is_dir():
         raise BadFile(f"cannot write {out}: there is no folder {out.parent}; make it first")
     if head and ours not in head:
         raise BadFile(f"{out} is there already, and no export has written it; name another file or move it away")
-
-
-def _head(path: Path) -> bytes:
-    """The first bytes; none where there is no file."""
-    try:
-        with open_regular(path) as file:
-            return file.read(HEAD)
-    except FileNotFoundError:
-        return b""
-    except IsADirectoryError as error:
-        raise BadFile(f"cannot write {path}: there is a folder of that name") from error
-    except OSError as error:
-        raise BadFile(f"cannot write {path}: {error.strerror or error}") from error

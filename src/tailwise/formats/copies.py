@@ -1,15 +1,8 @@
-"""The folder in which an export is prepared, next to its final place, and what killed exports left there.
+"""Exports with copies of images: written to a folder next to the final place, which is whole or absent.
 
-Such a folder is locked while its process lives and holds a note that says who made it. A later export removes those
-whose lock is free, and nothing that has no note of ours.
-
-A folder of copies, whole or absent: written next to its place, moved there at the end. Images are only copied.
-
-The folder says what it holds in classes.json and, row by row, in records.csv.
-
-Images found in a folder from elsewhere or in an earlier export of ours: files with labels in, records out.
-
-Where an image lies decides its label; records.csv of an export adds what a folder cannot say: who, when, which path.
+The folder is locked and holds a note of who made it, so that a later export can remove what a killed one left. An
+export says what it holds in classes.json and, row by row, in records.csv. Read back, the place of an image decides its
+label, and records.csv adds what a folder cannot say: who, when, which path.
 """
 
 from __future__ import annotations
@@ -32,13 +25,21 @@ from ..errors import BadFile
 from ..files import open_regular, read_regular
 from ..pools.folder import in_threads, names_below
 from ..processes import lock_file, unlock_file
-from .base import NO_CLASS, OTHER, Kind, Record, Source, Taken, stem_and_ending
+from .base import NO_CLASS, OTHER, Kind, Record, Source, UniqueNames, stem_and_ending
 from .reading import CLASSES_FILE, CUT, ClassesFile, read_classes_file, read_text
 from .tables import FILE, csv_of, files_of, header_of, parse_csv, records_of, row_of
 
 NAME = re.compile(r"\.(?P<final>.+)\.[0-9a-f]{8}\.part", re.DOTALL)
 LOCK, NOTE = "tailwise-export.lock", "tailwise-export.json"
 CONTENT, OLD = "new", "old"
+OWNER = {"made by": "tailwise export", "machine": platform.node()}  # what the note says
+RECORDS = "records.csv"
+FILE_ENDINGS = {".csv", ".json", ".jsonl", ".parquet", ".txt", ".xml", ".zip"}  # that no folder is meant by
+CHUNK = 1 << 20
+SPLITS = {"train", "test", "val", "valid", "validation", "dev", "eval"}
+
+
+# The folder in which an export is prepared.
 
 
 @contextmanager
@@ -55,7 +56,7 @@ def staging_folder(final: Path) -> Iterator[Path]:
         with suppress(OSError):  # a disk without locks: there is no note either, and a killed export stays
             lock = lock_file(folder / LOCK)
         if lock is not None:
-            (folder / NOTE).write_text(json.dumps(_note()), encoding="utf-8")
+            (folder / NOTE).write_text(json.dumps(OWNER), encoding="utf-8")
         (folder / CONTENT).mkdir()
         yield folder
     finally:
@@ -90,24 +91,18 @@ def _remove(folder: Path, final: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _note() -> dict[str, str]:
-    return {"made by": "tailwise export", "machine": platform.node()}
-
-
 def _is_ours(folder: Path) -> bool:
     """Whether a folder holds our note, of this machine: a lock may not be seen by other machines."""
     try:
         facts = folder.lstat()
         mine = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
         is_folder = folder.is_dir() and not folder.is_symlink()
-        return mine and is_folder and json.loads(read_regular(folder / NOTE)) == _note()
+        return mine and is_folder and json.loads(read_regular(folder / NOTE)) == OWNER
     except (OSError, ValueError, RecursionError):
         return False
 
 
-RECORDS = "records.csv"
-FILE_ENDINGS = {".csv", ".json", ".jsonl", ".parquet", ".txt", ".xml", ".zip"}  # that no folder is meant by
-CHUNK = 1 << 20
+# Writing an export.
 
 
 @contextmanager
@@ -179,7 +174,7 @@ class Copies:
     def __init__(self, root: Path, source: Source, *, apart: bool = False, always: bool = False) -> None:
         """`apart`: no two stems alike in a folder; `always`: a copy for every record, also of the same image."""
         self._root, self._source, self._apart, self._always = root, source, apart, always
-        self._taken: defaultdict[str, Taken] = defaultdict(Taken)
+        self._taken: defaultdict[str, UniqueNames] = defaultdict(UniqueNames)
         self._made: dict[tuple[str, Path], str] = {}
 
     def put(self, record: Record, folder: str) -> str:
@@ -239,11 +234,11 @@ def listed_records(folder: Path) -> list[tuple[str, Record]]:
     return list(zip(files_of(table), records_of(table), strict=True))
 
 
-SPLITS = {"train", "test", "val", "valid", "validation", "dev", "eval"}
+# Reading an export, or a folder from elsewhere.
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundImage:
     """One image in a folder or an archive, and what its place there says."""
 
     file: str  # below the root, with /
@@ -255,7 +250,7 @@ class Found:
 
 def class_tree(
     files: Iterable[str], folders: dict[str, str], *, split: bool | None = None
-) -> tuple[list[Found], list[str]]:
+) -> tuple[list[FoundImage], list[str]]:
     """Images in class folders, perhaps below train/, test/ …; `folders` says which class an odd folder is.
 
     Without `split`, the names of the uppermost folders decide whether they are splits.
@@ -269,7 +264,7 @@ def class_tree(
             strays.append(f"{'/'.join(parts)}: not in a class folder")
             continue
         label, kind = _meaning(rest[0], folders)
-        found.append(Found("/".join(parts), "/".join(rest[1:]), label, kind, base))
+        found.append(FoundImage("/".join(parts), "/".join(rest[1:]), label, kind, base))
     return found, strays
 
 
@@ -281,7 +276,7 @@ def has_splits(names: Sequence[Sequence[str]]) -> bool:
 
 
 def reconciled(
-    found: Sequence[Found], listed: Sequence[tuple[str, Record]], hashes: Callable[[Sequence[str]], Iterable[str]]
+    found: Sequence[FoundImage], listed: Sequence[tuple[str, Record]], hashes: Callable[[Sequence[str]], Iterable[str]]
 ) -> tuple[list[Record], list[str]]:
     """Records for the images found: as they were listed where nothing was moved, else by where they lie now."""
     here = {item.file: item for item in found}
@@ -290,17 +285,19 @@ def reconciled(
     relabelled = {file: record for file, record in listed if file in here and file not in known}
     moved = [item for item in found if item.file not in known and item.file not in relabelled]
     paths = {record.sha256: record.path for _, record in listed if record.sha256}
-    records = kept + [_renewed(here[file], record.path, record.sha256) for file, record in relabelled.items()]
+    now = [(here[file], record.path, record.sha256) for file, record in relabelled.items()]
     taken = set()
     for item, sha256 in zip(moved, hashes([item.file for item in moved]), strict=True):
         taken.add(sha256)
-        records.append(_renewed(item, paths.get(sha256, item.path), sha256))
-    return records, _gone(listed, here.keys(), taken)
+        now.append((item, paths.get(sha256, item.path), sha256))
+    renewed = [Record(path, one.label, split=one.split, kind=one.kind, sha256=sha256) for one, path, sha256 in now]
+    return kept + renewed, _gone(listed, here.keys(), taken)
 
 
-def hashes_below(root: Path) -> Callable[[Sequence[str]], Iterator[str]]:
-    """A function that hashes files below a folder, on all cores."""
-    return lambda names: in_threads(lambda name: sha256_of(root / name), names)
+def known_hashes(root: Path, files: Iterable[str]) -> dict[str, str]:
+    """Hashes of those files that lie in the folder, on all cores: labels may come without images."""
+    present = [file for file in files if lies_in(root, file)]
+    return dict(zip(present, in_threads(lambda file: sha256_of(root / file), present), strict=True))
 
 
 def sha256_of(path: Path) -> str:
@@ -322,15 +319,6 @@ def lies_in(root: Path, file: str) -> bool:
         return path.is_file() and path.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError, ValueError):  # a circle of links, or no path at all
         return False
-
-
-def class_names(found: Iterable[Found]) -> tuple[str, ...]:
-    """The classes that were found, ascending."""
-    return tuple(sorted({item.label for item in found if item.label is not None}))
-
-
-def _renewed(item: Found, path: str, sha256: str) -> Record:
-    return Record(path, item.label, split=item.split, kind=item.kind, sha256=sha256)
 
 
 def _gone(listed: Sequence[tuple[str, Record]], here: Iterable[str], moved: set[str]) -> list[str]:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
@@ -19,15 +20,15 @@ from ..files import open_regular, write_whole
 from ..pools.decode import read_header
 from .base import (
     FORMATS,
+    FileFormat,
     Kind,
     Loaded,
     Record,
     Sample,
     Source,
-    Taken,
+    UniqueNames,
     all_classes,
     by_image,
-    check_file,
     class_folders,
     from_iso,
     label_format,
@@ -37,7 +38,6 @@ from .base import (
 )
 from .copies import (
     FolderFormat,
-    class_names,
     class_tree,
     copy_image,
     fresh_folder,
@@ -46,13 +46,30 @@ from .copies import (
     write_about,
 )
 from .folders import home_of
-from .reading import CLASSES_FILE, ClassesFile, member, opened_zip, read_bytes, read_classes_file, text_of, xml_of
+from .reading import (
+    CLASSES_FILE,
+    ClassesFile,
+    member,
+    opened_zip,
+    read_bytes,
+    read_classes_file,
+    read_text,
+    text_of,
+    xml_of,
+)
 from .tables import share_of
 
 IMAGES, LISTS = "imagenet.zip", "annotations.zip"
 NO_LABEL, SYNSETS, SUBSET = "no_label", "synsets.txt", "default"
 UNLISTABLE = re.compile(r'["\r\n]')
+FILE = "annotations.xml"
+HEAD = b"<?xml version='1.0' encoding='utf-8'?>\n<!-- written by tailwise -->\n"
+UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+BY_MACHINE = "auto"
 LINE = re.compile(r'(?:"(?P<quoted>[^"]*)"(?P<ending>\S*)|(?P<plain>[^\s"]+))(?P<numbers>(?:\s+\d+)*)\s*')
+
+
+# ImageNet 1.0.
 
 
 @label_format
@@ -96,13 +113,13 @@ class CvatImageNet(FolderFormat):
 
 def _packed(archive: ZipFile, records: Sequence[Record], homes: Mapping[str, str], source: Source) -> Iterator[str]:
     """Put each image into the folder of its class, once; the names in the archive."""
-    taken: dict[str, Taken] = {}
+    taken: dict[str, UniqueNames] = {}
     made: dict[tuple[str, Path], str] = {}
     for record in records:
         home = home_of(record, homes, unlabelled=NO_LABEL) if record.kind != "other" else NO_LABEL
         origin = source(record)
         if (home, origin) not in made:
-            name = f"{home}/{taken.setdefault(home, Taken()).give(*stem_and_ending(record.path))}"
+            name = f"{home}/{taken.setdefault(home, UniqueNames()).give(*stem_and_ending(record.path))}"
             with archive.open(ZipInfo(name), "w", force_zip64=True) as file:
                 copy_image(origin, file, record)
             made[home, origin] = name
@@ -147,8 +164,9 @@ def _read_ours(path: Path, images: Path) -> Loaded:
     odd = {folder: name for name, folder in about.folders.items()} if about else {}
     with opened_zip(images) as archive:
         found, strays = class_tree(sorted(archive.namelist()), odd, split=False)
-        records, gone = reconciled(found, listed_records(path), lambda files: [_hash(archive, file) for file in files])
-    return Loaded(records, strays + gone, all_classes(about.classes if about else class_names(found), records))
+        records, gone = reconciled(found, listed_records(path), partial(_hashes, archive))
+    classes = about.classes if about else sorted({one.label for one in found if one.label is not None})
+    return Loaded(records, strays + gone, all_classes(classes, records))
 
 
 def _read_archive(archive: ZipFile) -> Loaded:
@@ -162,14 +180,14 @@ def _read_archive(archive: ZipFile) -> Loaded:
     found, strays = class_tree(shown, {}, split=False)
     if not found:
         raise BadFile(f"{archive.filename} holds neither class folders nor lists; was it exported as ImageNet 1.0?")
-    records, _ = reconciled(found, (), lambda files: [_hash(archive, file) for file in files])
-    return Loaded(records, climbing + strays, class_names(found))
+    records, _ = reconciled(found, (), partial(_hashes, archive))
+    return Loaded(records, climbing + strays, tuple(sorted({one.label for one in found if one.label is not None})))
 
 
 def _read_unpacked(path: Path, classes: tuple[str, ...]) -> Loaded:
     texts = sorted(file for file in path.glob("*.txt") if file.is_file())
     if texts:
-        return _from_lists({file.name: text_of(read_bytes(file), str(file)) for file in texts})
+        return _from_lists({file.name: read_text(file) for file in texts})
     return FORMATS["folders"].read(path, classes)
 
 
@@ -204,24 +222,22 @@ def _parsed(line: str, where: str, classes: Sequence[str]) -> tuple[str, list[st
     return path, [classes[number] for number in numbers]
 
 
-def _hash(archive: ZipFile, name: str) -> str:
-    return hashlib.sha256(member(archive, name)).hexdigest()
+def _hashes(archive: ZipFile, names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        yield hashlib.sha256(member(archive, name)).hexdigest()
 
 
-FILE = "annotations.xml"
-HEAD = b"<?xml version='1.0' encoding='utf-8'?>\n<!-- written by tailwise -->\n"
-UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-BY_MACHINE = "auto"
-NO_SUBSET = "default"
+# CVAT for images 1.1.
 
 
 @label_format
-class CvatXml:
+class CvatXml(FileFormat):
     """An XML file; the images stay where they are."""
 
     name = "cvat-xml"
     about = "CVAT for images 1.1: one XML file with a tag per image"
     suffix = ".xml"
+    mark = b"tailwise"
     copies = False
     priority = 40
 
@@ -244,10 +260,6 @@ class CvatXml:
                 problems.append(f"{image.get('name')}: {error}")
         names = (name.text or "" for name in root.findall("./meta//labels/label/name"))
         return Loaded(records, problems, all_classes(tuple(names), records))
-
-    def check(self, out: Path) -> None:
-        """Refuse a file that is not ours, or that cannot be written."""
-        check_file(out, self.suffix, b"tailwise")
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
         """Write the file as CVAT would, sizes of the images included."""
@@ -349,7 +361,7 @@ def _records(image: Element) -> Iterator[Record]:
     subset = image.get("subset", "")
     shares = {p.get("label", ""): share_of(p.get("probability", "")) for p in image.findall("prediction")}
     bare = Record(
-        path, None, split="" if subset == NO_SUBSET else subset, model_version=image.get("model_version", ""),
+        path, None, split="" if subset == SUBSET else subset, model_version=image.get("model_version", ""),
         proba=shares or None, sha256=image.get("sha256", ""),
     )  # fmt: skip
     answers = list(_answers(image, bare))

@@ -14,10 +14,9 @@ from .base import Loaded, Record, Sample, Source, all_classes, label_format
 from .copies import (
     Copies,
     FolderFormat,
-    Found,
+    FoundImage,
     fresh_folder,
-    hashes_below,
-    lies_in,
+    known_hashes,
     listed_records,
     reconciled,
     write_about,
@@ -56,8 +55,13 @@ class FiftyOne(FolderFormat):
             if fault:
                 problems.append(f"{key}: {fault}")
             else:
-                found.append(Found(file, file.removeprefix(f"{DATA}/"), label))
-        records, gone = reconciled(found, listed_records(root), lambda files: _known_hashes(root, files))
+                found.append(FoundImage(file, file.removeprefix(f"{DATA}/"), label))
+
+        def hashes(files: Sequence[str]) -> list[str]:
+            known = known_hashes(root, files)
+            return [known.get(file, "") for file in files]
+
+        records, gone = reconciled(found, listed_records(root), hashes)
         about = read_classes_file(root / CLASSES_FILE)
         return Loaded(records, problems + gone, all_classes(about.classes if about else names, records))
 
@@ -71,17 +75,13 @@ class FiftyOne(FolderFormat):
             keys = [_key(file) for file in files]
             numbers = {name: number for number, name in enumerate(names)}
             labels = {key: numbers.get(record.label or "") for key, record in zip(keys, kept, strict=True)}
-            _write(folder / LABELS, names, labels)
             likely = {key: _likeliest(r.proba, numbers) for key, r in zip(keys, kept, strict=True) if r.proba}
-            if likely:
-                _write(folder / PREDICTIONS, names, likely)
-            written = (LABELS, PREDICTIONS) if likely else (LABELS,)
-            write_about(folder, ClassesFile(self.name, names, len(kept), files=written), kept, files)
+            written: dict[str, object] = {LABELS: labels, **({PREDICTIONS: likely} if likely else {})}
+            for name, content in written.items():
+                text = json.dumps({"classes": names, "labels": content}, ensure_ascii=False)
+                (folder / name).write_bytes(text.encode())
+            write_about(folder, ClassesFile(self.name, names, len(kept), files=tuple(written)), kept, files)
         return out
-
-
-def _write(path: Path, classes: Sequence[str], labels: Mapping[str, object]) -> None:
-    path.write_bytes(json.dumps({"classes": classes, "labels": labels}, ensure_ascii=False).encode())
 
 
 def _likeliest(proba: Mapping[str, float], numbers: Mapping[str, int]) -> dict[str, object]:
@@ -128,10 +128,3 @@ def _key(file: str) -> str:
     name = file.removeprefix(f"{DATA}/")
     folder, slash, last = name.rpartition("/")
     return folder + slash + Path(last).stem
-
-
-def _known_hashes(root: Path, files: Sequence[str]) -> list[str]:
-    """Hashes of those files that lie in the folder, empty for others: labels may come without images."""
-    present = [file for file in files if lies_in(root, file)]
-    found = dict(zip(present, hashes_below(root)(present), strict=True))
-    return [found.get(file, "") for file in files]

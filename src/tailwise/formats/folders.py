@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..errors import BadFile
+from ..pools.folder import in_threads
 from .base import (
     OTHER,
     UNLABELLED,
@@ -25,12 +26,11 @@ from .copies import (
     RECORDS,
     Copies,
     FolderFormat,
-    class_names,
     class_tree,
     fresh_folder,
-    hashes_below,
     listed_records,
     reconciled,
+    sha256_of,
     write_about,
 )
 from .reading import CLASSES_FILE, ClassesFile, files_below, read_classes_file
@@ -84,8 +84,9 @@ def read_tree(path: Path) -> Loaded:
     listed = listed_records(path)
     split = any(record.split for _, record in listed) if listed else None
     found, strays = class_tree([file for file in files if file not in ours], odd, split=split)
-    records, gone = reconciled(found, listed, hashes_below(path))
+    records, gone = reconciled(found, listed, lambda names: in_threads(lambda name: sha256_of(path / name), names))
     if not found and about is None:
         raise BadFile(f"{path} holds no class folder with images; put them into one folder per class")
-    classes = all_classes(about.classes if about else class_names(found), records)
+    ordered = about.classes if about else sorted({one.label for one in found if one.label is not None})
+    classes = all_classes(ordered, records)
     return Loaded(records, [*problems, *strays, *gone], classes)

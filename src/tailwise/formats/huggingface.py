@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import BadFile
 from .base import Loaded, Record, Sample, Source, all_classes, label_format, safe_name
-from .copies import SPLITS, Copies, FolderFormat, fresh_folder, hashes_below, lies_in
+from .copies import SPLITS, Copies, FolderFormat, fresh_folder, known_hashes
 from .folders import read_tree
 from .reading import CLASSES_FILE, ClassesFile, files_below, json_lines, read_classes_file, read_text
 from .tables import PROBABILITY, Table, csv_of, guarded, header_of, parse_csv, records_of, row_of
@@ -98,8 +98,7 @@ def _split_records(root: Path, table: str) -> Iterator[Record]:
     files = [f"{home}/{cells[at]}".removeprefix("/") for _, cells in rows.rows]
     split = next((part for part in home.split("/") if part in SPLITS), "")
     records = list(records_of(rows))
-    unknown = [file for file, record in zip(files, records, strict=True) if not record.sha256 and lies_in(root, file)]
-    hashes = dict(zip(unknown, hashes_below(root)(unknown), strict=True))
+    hashes = known_hashes(root, (file for file, record in zip(files, records, strict=True) if not record.sha256))
     ours = "split" in rows.header
     for file, record in zip(files, records, strict=True):
         sha256 = record.sha256 or hashes.get(file, "")

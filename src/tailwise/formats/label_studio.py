@@ -31,6 +31,9 @@ from .copies import FolderFormat, fresh_folder
 from .reading import CLASSES_FILE, ClassesFile, read_bytes, read_classes_file, read_json, xml_of
 from .tables import SHA256
 
+TASKS, CONFIG = "tasks.json", "label_config.xml"
+CONTROL, OBJECT = "label", "image"
+RESULT = {"from_name": CONTROL, "to_name": OBJECT, "type": "choices"}
 NOTE = "tailwise"
 OTHER = "__other__"
 LOCAL_FILES = "/data/local-files/?d="
@@ -43,6 +46,62 @@ MIN_KEYS = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lea
 Json = Mapping[str, object]
 
 
+@label_format
+class LabelStudio(FolderFormat):
+    """A folder with tasks.json to import and label_config.xml to paste; the images stay where they are."""
+
+    name = "label-studio"
+    about = "Label Studio: tasks.json with annotations and predictions, label_config.xml"
+    copies = False
+    priority = 60
+
+    def recognises(self, sample: Sample) -> bool:
+        """A folder with tasks.json, or a JSON file with a task or a list of tasks."""
+        if sample.suffix != ".json":
+            return sample.has(TASKS)
+        first = sample.json[0] if isinstance(sample.json, list) and sample.json else sample.json
+        return isinstance(first, dict | list) and not (isinstance(sample.json, dict) and "labels" in sample.json)
+
+    def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:
+        """Read an export (JSON or JSON_MIN), or a folder of ours."""
+        root, tasks = (path, path / TASKS) if path.is_dir() else (path.parent, path)
+        content = read_json(tasks)
+        items = content if isinstance(content, list) else [content]
+        about = read_classes_file(root / CLASSES_FILE)
+        ours = about.classes if about else ()
+        configured = () if ours else _configured(root / CONFIG)
+        choices = tuple(choice.name for choice in configured)
+        known = ours or choices or classes
+        called = _called_here(configured, classes)
+        records: list[Record] = []
+        problems: list[str] = []
+        for number, item in enumerate(items, start=1):
+            if not isinstance(item, dict):
+                raise BadFile(f"{tasks} is not as Label Studio writes it: item {number} is not a task")
+            found, faults = task_records(item, number, known)
+            records += [_renamed(record, called) for record in found]
+            problems += faults
+        named = tuple(called.get(name, name) for name in choices)
+        return Loaded(records, problems, all_classes(ours or named, records))
+
+    def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
+        """Write tasks and configuration; addresses are for Label Studio's local files, below the images' folder."""
+        kept = list(records)
+        names = all_classes(classes, kept)
+        other = other_choice(names)
+        groups = by_image(kept)
+        tasks = [_task(group, source(group[0]), other) for group in groups]
+        with fresh_folder(out) as folder:
+            (folder / TASKS).write_bytes((json.dumps(tasks, indent=1, ensure_ascii=False) + "\n").encode())
+            (folder / CONFIG).write_bytes(label_config(names))
+            about = ClassesFile(self.name, names, len(kept), files=(TASKS, CONFIG))
+            (folder / CLASSES_FILE).write_bytes(about.encoded())
+        return out
+
+
+# Reading tasks.
+
+
 def task_records(task: Json, number: int, classes: Sequence[str]) -> tuple[list[Record], list[str]]:
     """The answers in a task, and what could not be read; a task without any is an image that nobody has answered."""
     name = f"task {task.get('id', number)}"
@@ -50,7 +109,8 @@ def task_records(task: Json, number: int, classes: Sequence[str]) -> tuple[list[
     try:
         if isinstance(task.get("data"), dict):
             bare = _image_of(_dict(task["data"]), task)
-            said = [_dict(item) for item in _list(task.get("annotations", task.get("completions")))]
+            annotations = task.get("annotations", task.get("completions"))
+            said = [_dict(item) for item in annotations] if isinstance(annotations, list) else []
         else:
             bare, said = _image_of(task, task), [_from_min(task)]
     except BadInput as error:
@@ -121,10 +181,11 @@ def _address(data: Json) -> str | None:
 
 def _guess(task: Json) -> tuple[dict[str, float] | None, str]:
     """The first prediction that is a choice with a score; others are ignored."""
-    for item in _list(task.get("predictions")):
+    predictions = task.get("predictions")
+    for item in predictions if isinstance(predictions, list) else ():
         if isinstance(item, dict) and item.get("score") is not None:
             try:
-                return {_choice(_list(item.get("result"))): _share(item["score"])}, str(item.get("model_version") or "")
+                return {_choice(item.get("result")): _share(item["score"])}, str(item.get("model_version") or "")
             except BadInput:
                 continue
     return None, ""
@@ -134,7 +195,7 @@ def _answer(item: Json, bare: Record, classes: Sequence[str]) -> Record:
     note = item.get(NOTE)
     ours: Json = note if isinstance(note, dict) else {}
     skipped = bool(item.get("was_cancelled") or item.get("skipped"))
-    choice = None if skipped else _choice(_list(item.get("result")))
+    choice = None if skipped else _choice(item.get("result"))
     kind: Kind = "skip" if skipped else _kind(choice, ours.get("kind"), classes)
     created = item.get("created_at")
     return replace(
@@ -154,10 +215,12 @@ def _kind(choice: str | None, noted: object, classes: Sequence[str]) -> Kind:
     return "other" if choice == OTHER and OTHER not in classes else "label"
 
 
-def _choice(result: Sequence[object]) -> str:
+def _choice(result: object) -> str:
     """The one choice of an annotation."""
-    values = [item.get("value") for item in result if isinstance(item, dict) and item.get("type") == "choices"]
-    chosen = [choice for value in values if isinstance(value, dict) for choice in _list(value.get("choices"))]
+    items = [item for item in result if isinstance(item, dict)] if isinstance(result, list) else []
+    values = [item.get("value") for item in items if item.get("type") == "choices"]
+    lists = [value.get("choices") for value in values if isinstance(value, dict)]
+    chosen = [choice for choices in lists if isinstance(choices, list) for choice in choices]
     if len(chosen) != 1 or not isinstance(chosen[0], str) or not chosen[0]:
         raise BadInput(f"{len(chosen)} choices ({', '.join(map(str, chosen)) or 'none'}); an image has one class here")
     return chosen[0]
@@ -201,65 +264,46 @@ def _dict(value: object) -> Json:
     return value
 
 
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else []
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A choice of a labelling configuration."""
+
+    name: str  # what annotations hold: the alias, where there is one
+    value: str  # what people see
 
 
-TASKS, CONFIG = "tasks.json", "label_config.xml"
-CONTROL, OBJECT = "label", "image"
+def _configured(path: Path) -> tuple[Choice, ...]:
+    """The choices of a labelling configuration, in order, without that for none of the classes."""
+    if not path.is_file():
+        return ()
+    found = xml_of(read_bytes(path), str(path)).iter("Choice")
+    choices = (Choice(one.get("alias") or one.get("value") or "", one.get("value") or "") for one in found)
+    return tuple(choice for choice in choices if choice.name and choice.name != OTHER)
 
 
-@label_format
-class LabelStudio(FolderFormat):
-    """A folder with tasks.json to import and label_config.xml to paste; the images stay where they are."""
+def _called_here(choices: Iterable[Choice], classes: Iterable[str]) -> dict[str, str]:
+    """Alias → value, where a class is called as people see the choice and none is called as annotations hold it.
 
-    name = "label-studio"
-    about = "Label Studio: tasks.json with annotations and predictions, label_config.xml"
-    copies = False
-    priority = 60
+    >>> _called_here([Choice("k1", "Red kite"), Choice("owl", "An owl")], ("red kite", "owl"))
+    {'k1': 'Red kite'}
+    """
+    known = {name.casefold() for name in classes}
+    return {
+        choice.name: choice.value
+        for choice in choices
+        if choice.value.casefold() in known and choice.name.casefold() not in known
+    }
 
-    def recognises(self, sample: Sample) -> bool:
-        """A folder with tasks.json, or a JSON file with a task or a list of tasks."""
-        if sample.suffix != ".json":
-            return sample.has(TASKS)
-        first = sample.json[0] if isinstance(sample.json, list) and sample.json else sample.json
-        return isinstance(first, dict | list) and not (isinstance(sample.json, dict) and "labels" in sample.json)
 
-    def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:
-        """Read an export (JSON or JSON_MIN), or a folder of ours."""
-        root, tasks = (path, path / TASKS) if path.is_dir() else (path.parent, path)
-        content = read_json(tasks)
-        items = content if isinstance(content, list) else [content]
-        about = read_classes_file(root / CLASSES_FILE)
-        ours = about.classes if about else ()
-        configured = () if ours else _configured(root / CONFIG)
-        choices = tuple(choice.name for choice in configured)
-        known = ours or choices or classes
-        called = _called_here(configured, classes)
-        records: list[Record] = []
-        problems: list[str] = []
-        for number, item in enumerate(items, start=1):
-            if not isinstance(item, dict):
-                raise BadFile(f"{tasks} is not as Label Studio writes it: item {number} is not a task")
-            found, faults = task_records(item, number, known)
-            records += [_renamed(record, called) for record in found]
-            problems += faults
-        named = tuple(called.get(name, name) for name in choices)
-        return Loaded(records, problems, all_classes(ours or named, records))
+def _renamed(record: Record, called: Mapping[str, str]) -> Record:
+    if not called:
+        return record
+    label = None if record.label is None else called.get(record.label, record.label)
+    proba = {called.get(name, name): share for name, share in record.proba.items()} if record.proba else record.proba
+    return replace(record, label=label, proba=proba)
 
-    def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
-        """Write tasks and configuration; addresses are for Label Studio's local files, below the images' folder."""
-        kept = list(records)
-        names = all_classes(classes, kept)
-        other = other_choice(names)
-        groups = by_image(kept)
-        tasks = [_task(group, source(group[0]), other) for group in groups]
-        with fresh_folder(out) as folder:
-            (folder / TASKS).write_bytes((json.dumps(tasks, indent=1, ensure_ascii=False) + "\n").encode())
-            (folder / CONFIG).write_bytes(label_config(names))
-            about = ClassesFile(self.name, names, len(kept), files=(TASKS, CONFIG))
-            (folder / CLASSES_FILE).write_bytes(about.encoded())
-        return out
+
+# Writing tasks.
 
 
 def label_config(classes: Sequence[str]) -> bytes:
@@ -302,7 +346,8 @@ def _task(group: Sequence[Record], origin: Path, other: str) -> dict[str, object
     }
     if first.proba:
         name, score = max(first.proba.items(), key=lambda share: share[1])
-        task["predictions"] = [{"model_version": first.model_version, "score": score, "result": _result(name)}]
+        result = [RESULT | {"value": {"choices": [name]}}]
+        task["predictions"] = [{"model_version": first.model_version, "score": score, "result": result}]
     return task
 
 
@@ -317,52 +362,9 @@ def _annotation(record: Record, other: str) -> dict[str, object]:
     """An annotation; `completed_by` is left out, as Label Studio refuses people that it does not know."""
     chosen = {"label": record.label, "other": other, "skip": None}[record.kind]
     said: dict[str, object] = {
-        "result": [] if chosen is None else _result(chosen),
+        "result": [] if chosen is None else [RESULT | {"value": {"choices": [chosen]}}],
         "was_cancelled": record.kind == "skip",
         "ground_truth": False,
         NOTE: {"annotator": record.annotator, "kind": record.kind, "model_version": record.model_version},
     }
     return said | ({} if record.at is None else {"created_at": to_iso(record.at)})
-
-
-def _result(choice: str) -> list[dict[str, object]]:
-    return [{"from_name": CONTROL, "to_name": OBJECT, "type": "choices", "value": {"choices": [choice]}}]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A choice of a labelling configuration."""
-
-    name: str  # what annotations hold: the alias, where there is one
-    value: str  # what people see
-
-
-def _configured(path: Path) -> tuple[Choice, ...]:
-    """The choices of a labelling configuration, in order, without that for none of the classes."""
-    if not path.is_file():
-        return ()
-    found = xml_of(read_bytes(path), str(path)).iter("Choice")
-    choices = (Choice(one.get("alias") or one.get("value") or "", one.get("value") or "") for one in found)
-    return tuple(choice for choice in choices if choice.name and choice.name != OTHER)
-
-
-def _called_here(choices: Iterable[Choice], classes: Iterable[str]) -> dict[str, str]:
-    """Alias → value, where a class is called as people see the choice and none is called as annotations hold it.
-
-    >>> _called_here([Choice("k1", "Red kite"), Choice("owl", "An owl")], ("red kite", "owl"))
-    {'k1': 'Red kite'}
-    """
-    known = {name.casefold() for name in classes}
-    return {
-        choice.name: choice.value
-        for choice in choices
-        if choice.value.casefold() in known and choice.name.casefold() not in known
-    }
-
-
-def _renamed(record: Record, called: Mapping[str, str]) -> Record:
-    if not called:
-        return record
-    label = None if record.label is None else called.get(record.label, record.label)
-    proba = {called.get(name, name): share for name, share in record.proba.items()} if record.proba else record.proba
-    return replace(record, label=label, proba=proba)

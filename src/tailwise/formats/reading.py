@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn, TypeGuard
+from typing import NoReturn
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 from zipfile import BadZipFile, ZipFile
@@ -26,6 +26,9 @@ from ..pools.folder import DROPPINGS
 MOST_DEPTH = 64  # of XML; the files that we read have five levels
 MOST_MEMBER = 1 << 28  # bytes of one file in a .zip, which could otherwise unpack to anything
 CUT = "was the file cut off?"
+CLASSES_FILE = "classes.json"
+CLASSES_SUFFIX = ".classes.json"  # ends the name of the same file next to a single table
+VERSION = 1  # of classes.json
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -53,23 +56,21 @@ def read_text(path: Path) -> str:
 
 def files_below(root: Path) -> tuple[list[str], list[str]]:
     """Every file below a folder, ascending, and what was left out; links are not followed."""
-
-    def listed(name: str) -> bool:
-        return not name.startswith(".") and name.lower() not in DROPPINGS
-
-    def fail(error: OSError) -> None:
-        raise BadFile(f"cannot list {error.filename}: {error.strerror}") from error
-
     files, problems = [], []
-    for folder, below, names in os.walk(root, onerror=fail):
-        below[:] = sorted(filter(listed, below))
+    errors: list[OSError] = []
+    for folder, below, names in os.walk(root, onerror=errors.append):
+        hidden = {name for name in (*below, *names) if name.startswith(".") or name.lower() in DROPPINGS}
+        below[:] = sorted(set(below) - hidden)
         inside = Path(folder).relative_to(root)
-        for name in sorted(filter(listed, [*names, *(name for name in below if Path(folder, name).is_symlink())])):
+        links = {name for name in below if Path(folder, name).is_symlink()}
+        for name in sorted((set(names) | links) - hidden):
             path = Path(folder, name)
             if path.is_symlink() or not path.is_file():
                 problems.append(f"{path}: not a regular file, or a link; links are not followed")
             else:
                 files.append((inside / name).as_posix())
+    for error in errors:
+        raise BadFile(f"cannot list {error.filename}: {error.strerror}") from error
     return sorted(files), problems
 
 
@@ -159,11 +160,6 @@ def member(archive: ZipFile, name: str) -> bytes:
     return content
 
 
-CLASSES_FILE = "classes.json"
-CLASSES_SUFFIX = ".classes.json"  # ends the name of the same file next to a single table
-VERSION = 1
-
-
 @dataclass(frozen=True, slots=True)
 class ClassesFile:
     """What an export says about itself."""
@@ -197,28 +193,20 @@ def read_classes_file(path: Path) -> ClassesFile | None:
 def from_text(text: str, name: str) -> ClassesFile | None:
     """What the text of such a file says; None where it is another kind of JSON."""
     content = json_of(text, name)
-    if _all_text(content):
+    if isinstance(content, list) and all(isinstance(item, str) for item in content):
         return ClassesFile("", tuple(content))
     if not isinstance(content, dict) or "tailwise" not in content:
         return None
     if content["tailwise"] != VERSION:
         raise BadFile(f"{name} is of version {content['tailwise']!r}, this Tailwise reads {VERSION}; update Tailwise")
-    return _from_content(content, name)
-
-
-def _from_content(content: Mapping[str, object], name: str) -> ClassesFile:
     listed, files, count = content.get("classes"), content.get("files"), content.get("records")
-    kind = content.get("format")
-    good = isinstance(listed, list) and all(
-        isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("folder", ""), str)
-        for entry in listed
-    )
-    if not good or not isinstance(listed, list) or not _all_text(files) or not isinstance(count, int):
+    if not (
+        isinstance(listed, list) and isinstance(files, list) and isinstance(count, int)
+        and all(isinstance(file, str) for file in files)
+        and all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in listed)
+        and all(isinstance(entry.get("folder", ""), str) for entry in listed)
+    ):  # fmt: skip
         raise BadFile(f"{name} is not as Tailwise writes it; was it changed? Export again, or remove it")
-    names = tuple(str(entry["name"]) for entry in listed)
-    folders = {str(entry["name"]): str(entry["folder"]) for entry in listed if "folder" in entry}
-    return ClassesFile(str(kind), names, count, folders, tuple(files))
-
-
-def _all_text(content: object) -> TypeGuard[list[str]]:
-    return isinstance(content, list) and all(isinstance(item, str) for item in content)
+    folders = {entry["name"]: entry["folder"] for entry in listed if "folder" in entry}
+    names = tuple(entry["name"] for entry in listed)
+    return ClassesFile(str(content.get("format")), names, count, folders, tuple(files))

@@ -21,10 +21,10 @@ from ..errors import BadFile, BadInput, MissingExtra
 from ..files import write_whole
 from .base import (
     KINDS,
+    FileFormat,
     Kind,
     Loaded,
     Record,
-    Sample,
     Source,
     all_classes,
     check_file,
@@ -51,6 +51,7 @@ ALSO_CALLED = {
 SEPARATORS = (",", ";", "\t")
 # A cell that a spreadsheet would run as a formula. Quotes in front count, so that the guard can be undone.
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
+METADATA_KEY = b"tailwise"  # of our Parquet files, with the classes
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -239,27 +240,24 @@ def share_of(text: str) -> float:
     return share
 
 
-OURS = ",".join(PLAIN).encode()
+# The formats.
 
 
 @label_format
-class Csv:
+class Csv(FileFormat):
     """A CSV file; the images stay where they are."""
 
     name = "csv"
     about = "one CSV file: path, label, kind, split, annotator, time, model_version, probabilities, sha256"
-    suffix = ".csv"
+    suffix, suffixes = ".csv", (".csv", ".tsv")
+    mark = ",".join(PLAIN).encode()
     copies = False
     priority = 10
-
-    def recognises(self, sample: Sample) -> bool:
-        """A file with one of the usual endings."""
-        return sample.suffix in (".csv", ".tsv")
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:  # noqa: ARG002 - the rows name the classes
         """Read a CSV with a column for paths and one for labels, under any of their usual names."""
         records = list(records_of(parse_csv(read_text(path), str(path))))
-        about = read_classes_file(classes_path(path))
+        about = read_classes_file(path.with_name(path.stem + CLASSES_SUFFIX))
         problems = []
         if about is not None and about.format and about.records != len(records):
             problems.append(
@@ -269,8 +267,8 @@ class Csv:
 
     def check(self, out: Path) -> None:
         """Refuse a file that is not ours, or that cannot be written."""
-        check_file(out, self.suffix, OURS)
-        check_file(classes_path(out), ".json", b'"tailwise"')
+        FileFormat.check(self, out)
+        check_file(out.with_name(out.stem + CLASSES_SUFFIX), ".json", b'"tailwise"')
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:  # noqa: ARG002 - no image is copied
         """Write the table, and next to it the order of the classes, which no CSV can hold."""
@@ -278,32 +276,21 @@ class Csv:
         names = all_classes(classes, kept)
         self.check(out)
         header = header_of(kept, names)
-        write_whole(classes_path(out), ClassesFile(self.name, names, len(kept)).encoded())
+        write_whole(out.with_name(out.stem + CLASSES_SUFFIX), ClassesFile(self.name, names, len(kept)).encoded())
         write_whole(out, csv_of(header, (row_of(record, header) for record in kept)))
         return out
 
 
-def classes_path(path: Path) -> Path:
-    """Where the classes of a table are: labels.csv has labels.classes.json."""
-    return path.with_name(path.stem + CLASSES_SUFFIX)
-
-
-MARK = b"tailwise"
-
-
 @label_format
-class Parquet:
+class Parquet(FileFormat):
     """A Parquet file; the images stay where they are."""
 
     name = "parquet"
     about = "one Parquet file with the columns of the CSV; needs pyarrow"
-    suffix = ".parquet"
+    suffix, suffixes = ".parquet", (".parquet",)
+    mark = b"PAR1"
     copies = False
     priority = 10
-
-    def recognises(self, sample: Sample) -> bool:
-        """A file with the usual ending."""
-        return sample.suffix == self.suffix
 
     def read(self, path: Path, classes: tuple[str, ...]) -> Loaded:  # noqa: ARG002 - the rows name the classes
         """Read a table with a column for paths and one for labels, under any of their usual names."""
@@ -318,15 +305,21 @@ class Parquet:
         cells = zip(*columns.values(), strict=True)
         rows = [(number, [_text(cell, path) for cell in row]) for number, row in enumerate(cells, start=1)]
         records = list(records_of(Table(str(path), list(columns), rows)))
-        about = from_text(text_of(metadata[MARK], str(path)), str(path)) if MARK in metadata else None
+        about = from_text(text_of(metadata[METADATA_KEY], str(path)), str(path)) if METADATA_KEY in metadata else None
         return Loaded(records, [], all_classes(about.classes if about else (), records))
 
     def check(self, out: Path) -> None:
         """Refuse a file that is not ours, or that cannot be written."""
         _, parquet = need_arrow()
-        check_file(out, self.suffix, b"PAR1")
-        if out.exists() and out.stat().st_size:
-            check_ours(out, parquet)
+        FileFormat.check(self, out)
+        if not out.exists() or not out.stat().st_size:
+            return
+        try:
+            ours = METADATA_KEY in (parquet.read_schema(out).metadata or {})
+        except (OSError, ValueError):
+            ours = False
+        if not ours:
+            raise BadFile(f"{out} is there already, and no export has written it; name another file or move it away")
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:  # noqa: ARG002 - no image is copied
         """Write the table; nothing is guarded, as no spreadsheet opens it."""
@@ -337,7 +330,7 @@ class Parquet:
         table = _typed(arrow, kept, header_of(kept, names))
         about = ClassesFile(self.name, names, len(kept)).encoded()
         buffer = io.BytesIO()
-        parquet.write_table(table.replace_schema_metadata({MARK: about}), buffer)
+        parquet.write_table(table.replace_schema_metadata({METADATA_KEY: about}), buffer)
         write_whole(out, buffer.getvalue())
         return out
 
@@ -350,16 +343,6 @@ def need_arrow() -> tuple[ModuleType, ModuleType]:
     except ImportError as error:
         raise MissingExtra.named("the format parquet", "pyarrow", "tables") from error
     return pyarrow, parquet
-
-
-def check_ours(out: Path, parquet: ModuleType) -> None:
-    """Refuse to replace a table that no export has written."""
-    try:
-        ours = MARK in (parquet.read_schema(out).metadata or {})
-    except (OSError, ValueError):
-        ours = False
-    if not ours:
-        raise BadFile(f"{out} is there already, and no export has written it; name another file or move it away")
 
 
 def _typed(arrow: ModuleType, records: list[Record], header: list[str]) -> Any:  # noqa: ANN401 - pyarrow has no types
