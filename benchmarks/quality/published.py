@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tailwise.experiments.experiment import Row, Trial, balance_name
-from tailwise.experiments.store import Cycle, Store, is_whole
+from tailwise.experiments.store import Cycle, Store
 from tailwise.files import csv_bytes, write_whole
 from tailwise.targets import l1_score
 
@@ -44,7 +44,8 @@ class Continued(Store):
         here = list(Store.cycles(self, trial))
         key = (trial.factor, trial.seed, trial.part.name, balance_name(trial.balance))
         elsewhere = [Cycle(row, NO_PICKS) for row in self.published.get(key, ())]
-        yield from elsewhere if is_whole(trial, elsewhere) and not is_whole(trial, here) else here
+        published = self.is_complete(trial, elsewhere) and not self.is_complete(trial, here)
+        yield from elsewhere if published else here
 
 
 def write_published(rows: Iterable[Row], path: Path, *, expected: bool = True) -> None:

@@ -28,9 +28,9 @@ from benchmarks.quality.leaderboard.rows import (
 from tailwise.campaign.state import Settings
 from tailwise.cli.bench import Lines
 from tailwise.errors import BadInput, UnknownName
-from tailwise.experiments.experiment import Experiment, Trial, balance_name
-from tailwise.experiments.runner import Task, Watcher, on_processes, recorded_trials, run_experiment
-from tailwise.experiments.store import PoolRecord, Store, identify, is_whole
+from tailwise.experiments.experiment import Experiment, Trial, balance_name, trials_of
+from tailwise.experiments.runner import Task, Watcher, on_processes, run_experiment
+from tailwise.experiments.store import PoolRecord, Store, identify, recorded_content
 from tailwise.solver.path import parse_balance
 from tailwise.strategies import STRATEGIES, make
 
@@ -250,7 +250,7 @@ class Plan:
     def scores(self, store: Store, trial: Trial) -> list[Score]:
         """Those of a trial, if it is whole."""
         cycles = list(store.cycles(trial))
-        if not is_whole(trial, cycles):
+        if not store.is_complete(trial, cycles):
             return []
         return scores_of((one.row for one in cycles), *self.cell.key, self.settings, self.step)
 
@@ -271,7 +271,7 @@ def run_board(study: Board, runs: Runs, minutes: float | None = None) -> dict[st
 
 def _run_plan(plan: Plan, runs: Runs, record: PoolRecord) -> dict[str, str]:
     store = runs.store(plan.cell)
-    trials = recorded_trials(plan.experiment, store, record.content)
+    trials = list(trials_of(plan.experiment, record.content))
     if runs.anew:
         for trial in trials:
             shutil.rmtree(store.trial(trial), ignore_errors=True)
@@ -303,7 +303,7 @@ def collect_scores(study: Board, runs: Runs) -> list[Score]:
         starts: dict[int, Score] = {}
         for seeds, methods in study.parts() if study.methods else ():
             for plan in runs.plans(cell, methods, seeds):
-                for trial in recorded_trials(plan.experiment, store):
+                for trial in trials_of(plan.experiment, recorded_content(plan.experiment, store).content):
                     scores = plan.scores(store, trial)
                     found += scores[1:]
                     starts |= {one.seed: one for one in scores[:1]}

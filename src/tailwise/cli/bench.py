@@ -26,7 +26,6 @@ from rich.table import Table
 from ..errors import BadInput
 from ..experiments.experiment import Experiment, Row, Trial, presets, read_experiment, trials_of
 from ..experiments.runner import (
-    Quiet,
     RunTasks,
     Watcher,
     collect,
@@ -224,7 +223,7 @@ def run_demo(folder: Path, seeds: str | None, *, quiet: bool) -> None:
 # Progress and tables.
 
 
-class Bars(Quiet):
+class Bars(Watcher):
     """One bar for the experiment, one line for each trial at work."""
 
     def __init__(self, bars: Progress, whole: TaskID) -> None:
@@ -258,7 +257,7 @@ class Bars(Quiet):
         self.bars.advance(self.whole)
 
 
-class Lines(Quiet):
+class Lines(Watcher):
     """A line now and then, for logs."""
 
     def __init__(self, left: int) -> None:
@@ -291,7 +290,7 @@ def show_progress(experiment: Experiment, store: Store, content: str, *, quiet: 
     status = status_of(experiment, store, content)
     left = status.trials - status.complete
     if quiet or not left:
-        yield Quiet()
+        yield Watcher()
     elif not sys.stderr.isatty():
         yield Lines(left)
     else:

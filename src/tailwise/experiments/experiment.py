@@ -30,7 +30,6 @@ from ..pools.longtail import exact_number
 from ..solver.path import parse_balance
 from ..strategies import make
 from ..strategies.strategy import DEFAULT, Strategy
-from ..targets import Target
 from ..types import IntArray
 
 Scalar = bool | int | float | str
@@ -129,11 +128,6 @@ class Experiment(Part):
     """The default strategy with those that it should beat, unless the file names others."""
     vaal: dict[str, Setting] = {}
     """Settings of VAAL's nets, for the strategies that need them."""
-
-    @property
-    def wanted(self) -> Target:
-        """The target."""
-        return Target.paper() if self.target == "paper" else Target.uniform()
 
     @property
     def vaal_settings(self) -> VaalSettings:
@@ -302,7 +296,7 @@ class Trial:
     def fingerprint(self) -> str:
         """Equal for equal results, different otherwise."""
         return _digest({
-            **self._world(),
+            **self._shared_content(),
             "strategy": {"name": self.part.name, "balance": balance_name(self.balance), **self.part.settings},
             "lam": self.experiment.lam, "passes": self.experiment.passes, "vaal": self.experiment.vaal,
         })  # fmt: skip
@@ -311,15 +305,17 @@ class Trial:
     def folder(self) -> str:
         """A name that sorts well and cannot collide."""
         words = (self.setting, f"seed-{self.seed}", self.part.name, balance_name(self.balance))
-        return f"{'_'.join(_slug(word) for word in words)}_{self.fingerprint[:12]}"
+        safe = ("".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in word) for word in words)
+        return f"{'_'.join(word.strip('-') for word in safe)}_{self.fingerprint[:12]}"
 
     def model_key(self, labelled: IntArray) -> str:
         """Names the model that is trained on these images: shared by all trials that begin with them."""
-        world = self._world()
-        wanted = {name: world[name] for name in ("pool", "learner", "seed")}
+        shared = self._shared_content()
+        wanted = {name: shared[name] for name in ("pool", "learner", "seed")}
         return f"model_{_digest(wanted | {'labelled': hashlib.sha256(labelled.tobytes()).hexdigest()})[:24]}"
 
-    def _world(self) -> dict[str, Any]:
+    def _shared_content(self) -> dict[str, Any]:
+        """All that the result depends on, without the strategy."""
         content = self.experiment.model_dump(mode="json")
         content["imbalance"].pop("factors")
         if content["target"] == "paper":  # the only one that version 0.1.0 had
@@ -361,10 +357,6 @@ def _setting_text(value: Setting) -> str:
 
 def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _slug(text: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in text).strip("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,8 +401,3 @@ class Row:
     seconds_calibrate: float = math.nan  # fitting the calibration on folds of the labelled set
     seconds_test: float = math.nan  # scoring the test set
     adjusted_balanced_accuracy: float = math.nan  # mean recall of the adjusted decisions; NaN in older results
-
-    @property
-    def method(self) -> str:
-        """The strategy's name, "-cb" behind it where it is balanced."""
-        return self.strategy if self.balance == "0" else f"{self.strategy}-cb"

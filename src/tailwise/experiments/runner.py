@@ -1,7 +1,7 @@
 """Runs the trials of an experiment, by default on several processes, and resumes after a crash.
 
 All state is in the folder: what is complete is not done again. One run at a time locks the folder; the system releases
-the lock when a run dies. Watchers follow a run: a progress bar, TensorBoard, MLflow.
+the lock when a run dies. A `Watcher` follows a run: a progress bar, TensorBoard, MLflow.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from ..errors import BadFile, MissingExtra
 from ..files import write_whole
 from ..processes import ONE_THREAD, alone, cores, environment
 from ..types import Progress
 from .experiment import Experiment, Row, Trial, trials_of
-from .store import PoolRecord, Store, adopt_older, has_older_results, identify, is_whole, recorded_content, write_rows
+from .store import PoolRecord, Store, adopt_older, has_older_results, identify, recorded_content, write_rows
 from .trial_run import first_model, run_trial, sweep_lam
 from .workers import Workers, failure_words
 
@@ -28,91 +28,20 @@ MEASURES = (
 )  # fmt: skip
 
 
-class Quiet:
-    """A watcher that ignores everything; subclasses override what they need."""
-
-    def line(self, trial: Trial, done: float, what: str) -> None:
-        """Nothing."""
-
-    def finished(self, trial: Trial, rows: list[Row]) -> None:
-        """Nothing."""
-
-    def retried(self, trial: Trial, why: str) -> None:
-        """Nothing."""
-
-    def failed(self, trial: Trial, why: str) -> None:
-        """Nothing."""
-
-
-class TensorBoard(Quiet):
-    """One run per trial in a log folder, one point per cycle."""
-
-    def __init__(self, folder: str) -> None:
-        try:
-            from tensorboard.summary import Writer
-        except ImportError as error:  # now, and not after hours of training
-            raise MissingExtra.named("--tensorboard", "tensorboard", "tracking") from error
-        self.folder, self._writer = folder, Writer
-
-    def finished(self, trial: Trial, rows: list[Row]) -> None:
-        """Write the curves of a trial."""
-        writer = self._writer(f"{self.folder}/{trial.folder}")
-        for row in rows:
-            for name, value in _numbers(row):
-                writer.add_scalar(name, value, row.labelled)
-        writer.close()
-
-
-class Mlflow(Quiet):
-    """One MLflow run per trial, in the experiment's name."""
-
-    def __init__(self, uri: str) -> None:
-        try:
-            from mlflow import MlflowClient
-        except ImportError as error:
-            raise MissingExtra.named("--mlflow", "mlflow", "tracking") from error
-        self._client = MlflowClient(tracking_uri=uri)
-
-    def finished(self, trial: Trial, rows: list[Row]) -> None:
-        """Log the parameters and curves of a trial."""
-        client = self._client
-        experiment = client.get_experiment_by_name(trial.experiment.name)
-        home = experiment.experiment_id if experiment else client.create_experiment(trial.experiment.name)
-        run = client.create_run(home, run_name=trial.title, tags={"fingerprint": trial.fingerprint})
-        for name in ("pool", "setting", "learner", "strategy", "balance", "seed"):
-            client.log_param(run.info.run_id, name, getattr(rows[0], name))
-        for row in rows:
-            for name, value in _numbers(row):
-                client.log_metric(run.info.run_id, name, value, step=row.labelled)
-        client.set_terminated(run.info.run_id)
-
-
-def _numbers(row: Row) -> list[tuple[str, float]]:
-    values = ((name, float(getattr(row, name))) for name in MEASURES)
-    return [(name, value) for name, value in values if math.isfinite(value)]
-
-
-GLANCE = 0.2  # seconds between looks at what the tasks of a cluster report
-
-
-class Watcher(Protocol):
-    """Follows a run: a progress bar, TensorBoard, MLflow."""
+class Watcher:
+    """Follows a run and ignores everything; a progress bar, TensorBoard and MLflow override what they need."""
 
     def line(self, trial: Trial, done: float, what: str) -> None:
         """A trial says what it is doing, and how much of it is done."""
-        ...
 
     def finished(self, trial: Trial, rows: list[Row]) -> None:
         """A trial has ended; its rows are on the disk."""
-        ...
 
     def retried(self, trial: Trial, why: str) -> None:
         """A trial, or what it needs, was lost and is begun again."""
-        ...
 
     def failed(self, trial: Trial, why: str) -> None:
         """A trial could not go on; the others do."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,37 +65,6 @@ class Task:
 
 RunTasks: TypeAlias = Callable[[list[Task], Store, tuple[Watcher, ...]], dict[str, str]]
 """Does the tasks of a plan, each followed by its `then`, notifies the watchers, returns the reasons of failures."""
-
-
-def status_of(experiment: Experiment, store: Store, content: str | None = None) -> Status:
-    """Count what is there, for data of this content; without one, for the data that the folder has recorded."""
-    return count_done(recorded_trials(experiment, store, content), store)
-
-
-def recorded_trials(experiment: Experiment, store: Store, content: str | None = None) -> list[Trial]:
-    """Every trial on data of this content; without one, on the data that the folder has recorded."""
-    return list(trials_of(experiment, recorded_content(experiment, store).content if content is None else content))
-
-
-def count_done(trials: Sequence[Trial], store: Store) -> Status:
-    """How far some of the trials are."""
-    done = [(trial, list(store.cycles(trial))) for trial in trials]
-    return Status(
-        trials=len(trials),
-        complete=sum(is_whole(trial, cycles) for trial, cycles in done),
-        cycles=sum(trial.experiment.cycles + 1 for trial in trials),
-        cycles_done=sum(len(cycles) for _, cycles in done),
-    )
-
-
-def collect(experiment: Experiment, store: Store, content: str | None = None) -> list[Row]:
-    """All rows that are there, in the order of the trials, under the name that the pool has now."""
-    trials = recorded_trials(experiment, store, content)
-    name = store.pool_name(trials[0].content)
-    return [
-        replace(cycle.row, settings=trial.settings, pool=name or cycle.row.pool)
-        for trial in trials for cycle in store.cycles(trial)
-    ]  # fmt: skip
 
 
 def run_experiment(
@@ -201,22 +99,13 @@ def run_experiment(
     return failed
 
 
-def keep_results(experiment: Experiment, store: Store, content: str | None = None) -> list[Row]:
-    """Write all rows as results.csv, and as .parquet where pyarrow is installed."""
-    rows = collect(experiment, store, content)
-    write_rows(rows, store.folder / "results.csv")
-    with suppress(ImportError):  # an extra; the .csv holds the same
-        write_rows(rows, store.folder / "results.parquet")
-    return rows
-
-
 def _plan(experiment: Experiment, store: Store, content: str) -> list[Task]:
-    """What is left to do: in each world first its model, then the sweep (of the first seed) and the trials."""
-    worlds: dict[tuple[float, int], list[Trial]] = {}
+    """What is left to do: for each factor and seed first the model, then the sweep (first seed only) and the trials."""
+    groups: dict[tuple[float, int], list[Trial]] = {}
     for trial in trials_of(experiment, content):
-        worlds.setdefault((trial.factor, trial.seed), []).append(trial)
+        groups.setdefault((trial.factor, trial.seed), []).append(trial)
     plan = []
-    for (_, seed), (first, *others) in worlds.items():
+    for (_, seed), (first, *others) in groups.items():
         swept = seed != experiment.seeds[0] or store.sweep(first.folder).is_file()
         sweeps = [] if swept else [Task("sweep", first)]
         trials = [Task("trial", trial) for trial in (first, *others) if not store.is_complete(trial)]
@@ -236,7 +125,7 @@ def on_processes(processes: int | None = None) -> RunTasks:
     return run_tasks
 
 
-def work(task: Task, store: Store, report: Progress) -> list[Row]:
+def work(task: Task, report: Progress, *, store: Store) -> list[Row]:
     """Do a task, wherever this is; gives the rows of a trial."""
     if task.kind == "trial":
         return run_trial(task.trial, store, report)
@@ -255,7 +144,7 @@ def _run_here(plan: list[Task], store: Store, watchers: tuple[Watcher, ...]) -> 
                     watcher.line(trial, done, what)
 
             try:
-                rows = work(task, store, report)
+                rows = work(task, report, store=store)
             except Exception as error:  # whatever it is, the other trials go on
                 notify_failure(task, failure_words(error), watchers, failed)
             else:
@@ -289,7 +178,7 @@ def _run_apart(plan: list[Task], store: Store, number: int, watchers: tuple[Watc
 
     with environment(ONE_THREAD):
         Workers(
-            number, partial(_work_apart, store=store), line=line, ended=ended, failed=failed, retried=retried,
+            number, partial(work, store=store), line=line, ended=ended, failed=failed, retried=retried,
             lost=lost, named=lambda task: f"the {task.kind} {task.trial.title}",
         ).run(plan)  # fmt: skip
     return failures
@@ -311,5 +200,91 @@ def notify_failure(task: Task, why: str, watchers: tuple[Watcher, ...], failed: 
         watcher.failed(task.trial, why)
 
 
-def _work_apart(task: Task, report: Progress, *, store: Store) -> list[Row]:
-    return work(task, store, report)
+# What is there.
+
+
+def status_of(experiment: Experiment, store: Store, content: str | None = None) -> Status:
+    """Count what is there, for data of this content; without one, for the data that the folder has recorded."""
+    content = recorded_content(experiment, store).content if content is None else content
+    return count_done(list(trials_of(experiment, content)), store)
+
+
+def count_done(trials: Sequence[Trial], store: Store) -> Status:
+    """How far some of the trials are."""
+    done = [(trial, list(store.cycles(trial))) for trial in trials]
+    return Status(
+        trials=len(trials),
+        complete=sum(store.is_complete(trial, cycles) for trial, cycles in done),
+        cycles=sum(trial.experiment.cycles + 1 for trial in trials),
+        cycles_done=sum(len(cycles) for _, cycles in done),
+    )
+
+
+def collect(experiment: Experiment, store: Store, content: str | None = None) -> list[Row]:
+    """All rows that are there, in the order of the trials, under the name that the pool has now."""
+    content = recorded_content(experiment, store).content if content is None else content
+    name = store.pool_name(content)
+    return [
+        replace(cycle.row, settings=trial.settings, pool=name or cycle.row.pool)
+        for trial in trials_of(experiment, content) for cycle in store.cycles(trial)
+    ]  # fmt: skip
+
+
+def keep_results(experiment: Experiment, store: Store, content: str | None = None) -> list[Row]:
+    """Write all rows as results.csv, and as .parquet where pyarrow is installed."""
+    rows = collect(experiment, store, content)
+    write_rows(rows, store.folder / "results.csv")
+    with suppress(ImportError):  # an extra; the .csv holds the same
+        write_rows(rows, store.folder / "results.parquet")
+    return rows
+
+
+# Trackers.
+
+
+class TensorBoard(Watcher):
+    """One run per trial in a log folder, one point per cycle."""
+
+    def __init__(self, folder: str) -> None:
+        try:
+            from tensorboard.summary import Writer
+        except ImportError as error:  # now, and not after hours of training
+            raise MissingExtra.named("--tensorboard", "tensorboard", "tracking") from error
+        self.folder, self._writer = folder, Writer
+
+    def finished(self, trial: Trial, rows: list[Row]) -> None:
+        """Write the curves of a trial."""
+        writer = self._writer(f"{self.folder}/{trial.folder}")
+        for row in rows:
+            for name, value in _numbers(row):
+                writer.add_scalar(name, value, row.labelled)
+        writer.close()
+
+
+class Mlflow(Watcher):
+    """One MLflow run per trial, in the experiment's name."""
+
+    def __init__(self, uri: str) -> None:
+        try:
+            from mlflow import MlflowClient
+        except ImportError as error:
+            raise MissingExtra.named("--mlflow", "mlflow", "tracking") from error
+        self._client = MlflowClient(tracking_uri=uri)
+
+    def finished(self, trial: Trial, rows: list[Row]) -> None:
+        """Log the parameters and curves of a trial."""
+        client = self._client
+        experiment = client.get_experiment_by_name(trial.experiment.name)
+        home = experiment.experiment_id if experiment else client.create_experiment(trial.experiment.name)
+        run = client.create_run(home, run_name=trial.title, tags={"fingerprint": trial.fingerprint})
+        for name in ("pool", "setting", "learner", "strategy", "balance", "seed"):
+            client.log_param(run.info.run_id, name, getattr(rows[0], name))
+        for row in rows:
+            for name, value in _numbers(row):
+                client.log_metric(run.info.run_id, name, value, step=row.labelled)
+        client.set_terminated(run.info.run_id)
+
+
+def _numbers(row: Row) -> list[tuple[str, float]]:
+    values = ((name, float(getattr(row, name))) for name in MEASURES)
+    return [(name, value) for name, value in values if math.isfinite(value)]

@@ -32,6 +32,9 @@ from ..pools import Pool, load_pool, pool_content
 from ..types import IntArray
 from .experiment import Experiment, PoolPart, Row, Trial
 
+NOT_REPEATABLE = (  # all else is the same in every run
+    "seconds_fit", "seconds_predict", "seconds_select", "seconds_calibrate", "seconds_test",
+)  # fmt: skip
 OLDER = (
     "an older version of Tailwise computed these results and did not record the data that they belong to; "
     "they are shown as results of this experiment's data"
@@ -51,10 +54,6 @@ class PoolRecord:
     name: str  # as reports show it
     class_names: tuple[str, ...]  # (C,)
 
-    def is_of(self, part: PoolPart) -> bool:
-        """Whether it may be meant by the pool of an experiment, whatever its path."""
-        return self.pool == part.name and self.settings == part.settings
-
     @property
     def where(self) -> str:
         """For messages."""
@@ -62,125 +61,11 @@ class PoolRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecordedContent:
     """The content that an experiment's results in a folder belong to, and what to say about it."""
 
     content: str
     note: str = ""
-
-
-@functools.lru_cache(maxsize=1)
-def identified_pool(part: str) -> tuple[Pool, str]:
-    """The pool of a `PoolPart` in JSON, and its content; it is read once per process and run."""
-    wanted = PoolPart.model_validate_json(part)
-    pool = load_pool(wanted.name, Path(wanted.path) if wanted.path else None, **wanted.settings)
-    return pool, pool_content(pool)
-
-
-def read_pool(part: PoolPart, content: str = "") -> Pool:
-    """The pool of an experiment; refused where it is not the data that the run began with."""
-    pool, found = identified_pool(part.model_dump_json())
-    if content and found != content:
-        raise BadFile(
-            f"the data at {part.path or part.name} is not the data that this run began with (its content is {found}, "
-            f"expected {content}); keep the data unchanged while a run works, and the same on every machine"
-        )
-    return pool
-
-
-def identify(part: PoolPart) -> PoolRecord:
-    """Read the pool of an experiment and describe it."""
-    identified_pool.cache_clear()  # the files may have changed since an earlier run of this process
-    pool, content = identified_pool(part.model_dump_json())
-    return PoolRecord(
-        content, part.name, dict(part.settings), part.path, _place(part.path), _stamp(part.path), pool.name,
-        pool.train.class_names,
-    )  # fmt: skip
-
-
-def recorded_content(experiment: Experiment, store: Store) -> Found:
-    """The content of the data that an experiment's results in a folder belong to; the pool itself may be gone.
-
-    Empty where nothing is recorded: no run has begun here, or one of a version that recorded nothing.
-    """
-    part = experiment.pool
-    records = [record for record in store.pool_records() if record.is_of(part)]
-    if not records:
-        return Found("", OLDER if has_older_results(experiment, store) else "")
-    named = [record for record in records if record.place == _place(part.path)] if part.path else records
-    named = named or [record for record in records if record.path == part.path and not Path(part.path).exists()]
-    if part.path and not named:
-        return _by_reading(part, records, store)
-    if not part.path and len({record.content for record in named}) > 1:
-        raise BadInput(
-            f"{store.folder} holds results of several data sets; name one with --data: "
-            f"{', '.join(dict.fromkeys(record.where for record in named))}"
-        )
-    last = named[-1]
-    changed = last.stamp and _stamp(last.place) not in ("", last.stamp)
-    return Found(last.content, f"{last.where} has changed since these results were computed" if changed else "")
-
-
-def has_older_results(experiment: Experiment, store: Store) -> bool:
-    """Whether a version that did not record the data has left results of this experiment in a folder."""
-    from .experiment import trials_of
-
-    return any(store.trial(trial).is_dir() for trial in trials_of(experiment))
-
-
-def adopt_older(experiment: Experiment, store: Store, content: str) -> None:
-    """Take results of an older version as results of this data; refused where they show that they are not."""
-    from .experiment import trials_of
-    from .trial_run import open_world
-
-    for trial in trials_of(experiment):
-        here, now = store.trial(trial), replace(trial, content=content)
-        first = next(store.cycles(trial), None)
-        if first is not None:
-            world = open_world(now)
-            counts = world.train.take(world.split.labelled).counts().tolist()
-            left = world.train.take(world.left(world.split.labelled)).counts().tolist()
-            if (list(first.row.counts), list(first.row.pool_counts)) != (counts, left):
-                raise BadFile(
-                    f"{here} cannot be adopted: its classes have {list(first.row.counts)} initial labels, but "
-                    f"{counts} in this data; it was computed from other data. Give another --out"
-                )
-        if here.is_dir() and not store.trial(now).exists():
-            here.rename(store.trial(now))
-        if store.sweep(trial.folder).is_file():
-            store.sweep(trial.folder).replace(store.sweep(now.folder))
-
-
-def _by_reading(part: PoolPart, records: list[PoolRecord], store: Store) -> Found:
-    """The content of data at a path that no record names: the pool is read, if it is there."""
-    known = ", ".join(dict.fromkeys(f"{record.where} (content {record.content})" for record in records))
-    try:
-        content = identify(part).content
-    except TailwiseError as error:
-        raise BadInput(
-            f"{store.folder} has no results for {part.path}, but for {known}; name that as --data"
-        ) from error
-    if content not in {record.content for record in records}:
-        raise BadInput(f"{store.folder} has no results for {part.path} (content {content}), but for {known}")
-    return Found(content)
-
-
-def _place(path: str) -> str:
-    return str(Path(path).expanduser().resolve()) if path else ""
-
-
-def _stamp(path: str) -> str:
-    """Size and time of a file; empty for a folder, and for what is not there."""
-    file = Path(path).expanduser() if path else None
-    if file is None or not file.is_file():
-        return ""
-    status = file.stat()
-    return f"{status.st_size} {status.st_mtime_ns}"
-
-
-NOT_REPEATABLE = (  # all else is the same in every run
-    "seconds_fit", "seconds_predict", "seconds_select", "seconds_calibrate", "seconds_test",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,10 +90,6 @@ class Store:
     def trial(self, trial: Trial) -> Path:
         """The folder of a trial."""
         return self.folder / "trials" / trial.folder
-
-    def model(self, key: str) -> Path:
-        """The folder of a shared model."""
-        return self.folder / "models" / key
 
     def sweep(self, name: str) -> Path:
         """The file of a λ sweep."""
@@ -264,9 +145,10 @@ class Store:
             if found.exhausted:
                 return
 
-    def is_complete(self, trial: Trial) -> bool:
-        """True where nothing is left to do."""
-        return is_whole(trial, list(self.cycles(trial)))
+    def is_complete(self, trial: Trial, cycles: Sequence[Cycle] | None = None) -> bool:
+        """True where nothing is left to do; `cycles` are those of the trial, if they have been read."""
+        done = list(self.cycles(trial)) if cycles is None else cycles
+        return bool(done) and (done[-1].exhausted or done[-1].row.cycle == trial.experiment.cycles)
 
     def keep(self, trial: Trial, cycle: Cycle) -> None:
         """Write a cycle: the picks first, then the row that names them."""
@@ -282,9 +164,116 @@ class Store:
         write_whole(path, json.dumps(content, allow_nan=False).encode())
 
 
-def is_whole(trial: Trial, cycles: Sequence[Cycle]) -> bool:
-    """True where nothing is left to do after these cycles of a trial."""
-    return bool(cycles) and (cycles[-1].exhausted or cycles[-1].row.cycle == trial.experiment.cycles)
+# Which data the results belong to.
+
+
+@functools.lru_cache(maxsize=1)
+def identified_pool(part: str) -> tuple[Pool, str]:
+    """The pool of a `PoolPart` in JSON, and its content; it is read once per process and run."""
+    wanted = PoolPart.model_validate_json(part)
+    pool = load_pool(wanted.name, Path(wanted.path) if wanted.path else None, **wanted.settings)
+    return pool, pool_content(pool)
+
+
+def read_pool(part: PoolPart, content: str = "") -> Pool:
+    """The pool of an experiment; refused where it is not the data that the run began with."""
+    pool, found = identified_pool(part.model_dump_json())
+    if content and found != content:
+        raise BadFile(
+            f"the data at {part.path or part.name} is not the data that this run began with (its content is {found}, "
+            f"expected {content}); keep the data unchanged while a run works, and the same on every machine"
+        )
+    return pool
+
+
+def identify(part: PoolPart) -> PoolRecord:
+    """Read the pool of an experiment and describe it."""
+    identified_pool.cache_clear()  # the files may have changed since an earlier run of this process
+    pool, content = identified_pool(part.model_dump_json())
+    return PoolRecord(
+        content, part.name, dict(part.settings), part.path, *_locate(part.path), pool.name, pool.train.class_names
+    )
+
+
+def recorded_content(experiment: Experiment, store: Store) -> RecordedContent:
+    """The content of the data that an experiment's results in a folder belong to; the pool itself may be gone.
+
+    Empty where nothing is recorded: no run has begun here, or one of a version that recorded nothing.
+    """
+    part = experiment.pool
+    records = [one for one in store.pool_records() if (one.pool, one.settings) == (part.name, part.settings)]
+    if not records:
+        return RecordedContent("", OLDER if has_older_results(experiment, store) else "")
+    named = [record for record in records if record.place == _locate(part.path)[0]] if part.path else records
+    named = named or [record for record in records if record.path == part.path and not Path(part.path).exists()]
+    if part.path and not named:
+        return _by_reading(part, records, store)
+    if not part.path and len({record.content for record in named}) > 1:
+        raise BadInput(
+            f"{store.folder} holds results of several data sets; name one with --data: "
+            f"{', '.join(dict.fromkeys(record.where for record in named))}"
+        )
+    last = named[-1]
+    changed = last.stamp and _locate(last.place)[1] not in ("", last.stamp)
+    note = f"{last.where} has changed since these results were computed" if changed else ""
+    return RecordedContent(last.content, note)
+
+
+def has_older_results(experiment: Experiment, store: Store) -> bool:
+    """Whether a version that did not record the data has left results of this experiment in a folder."""
+    from .experiment import trials_of
+
+    return any(store.trial(trial).is_dir() for trial in trials_of(experiment))
+
+
+def adopt_older(experiment: Experiment, store: Store, content: str) -> None:
+    """Take results of an older version as results of this data; refused where they show that they are not."""
+    from .experiment import trials_of
+    from .trial_run import open_setup
+
+    for trial in trials_of(experiment):
+        here, now = store.trial(trial), replace(trial, content=content)
+        first = next(store.cycles(trial), None)
+        if first is not None:
+            setup = open_setup(now)
+            train = setup.pool.train
+            counts = train.take(setup.split.labelled).counts().tolist()
+            left = train.take(setup.left(setup.split.labelled)).counts().tolist()
+            if (list(first.row.counts), list(first.row.pool_counts)) != (counts, left):
+                raise BadFile(
+                    f"{here} cannot be adopted: its classes have {list(first.row.counts)} initial labels, but "
+                    f"{counts} in this data; it was computed from other data. Give another --out"
+                )
+        if here.is_dir() and not store.trial(now).exists():
+            here.rename(store.trial(now))
+        if store.sweep(trial.folder).is_file():
+            store.sweep(trial.folder).replace(store.sweep(now.folder))
+
+
+def _by_reading(part: PoolPart, records: list[PoolRecord], store: Store) -> RecordedContent:
+    """The content of data at a path that no record names: the pool is read, if it is there."""
+    known = ", ".join(dict.fromkeys(f"{record.where} (content {record.content})" for record in records))
+    try:
+        content = identify(part).content
+    except TailwiseError as error:
+        raise BadInput(
+            f"{store.folder} has no results for {part.path}, but for {known}; name that as --data"
+        ) from error
+    if content not in {record.content for record in records}:
+        raise BadInput(f"{store.folder} has no results for {part.path} (content {content}), but for {known}")
+    return RecordedContent(content)
+
+
+def _locate(path: str) -> tuple[str, str]:
+    """A path made absolute, and size and time of the file there; the latter is empty for a folder and for nothing."""
+    if not path:
+        return "", ""
+    file = Path(path).expanduser()
+    status = file.stat() if file.is_file() else None
+    return str(file.resolve()), f"{status.st_size} {status.st_mtime_ns}" if status else ""
+
+
+# Rows as tables, cycles as files.
 
 
 def write_rows(rows: list[Row], path: Path) -> None:
@@ -308,7 +297,8 @@ def read_rows(path: Path) -> list[Row]:
 
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            return [_row({name: _uncell(name, text) for name, text in line.items()}) for line in csv.DictReader(file)]
+            lines = list(csv.DictReader(file))
+        return [Row(**{name: _unplain(_uncell(name, text)) for name, text in line.items()}) for line in lines]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BadFile(f"cannot read results from {path}: {error}") from error
 
@@ -320,14 +310,10 @@ def _read_cycle(path: Path) -> Cycle | None:
         picks = path.with_suffix(".npy").read_bytes()
         if hashlib.sha256(picks).hexdigest() != content["picks_sha256"]:
             return None
-        return Cycle(_row(content["row"]), np.load(io.BytesIO(picks), allow_pickle=False))
+        row = Row(**{name: _unplain(value) for name, value in content["row"].items()})
+        return Cycle(row, np.load(io.BytesIO(picks), allow_pickle=False))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def _row(values: dict[str, Any]) -> Row:
-    """A row from plain values."""
-    return Row(**{name: _unplain(value) for name, value in values.items()})
 
 
 def _plain(value: object) -> object:

@@ -21,38 +21,34 @@ from ..files import write_whole
 from ..inputs import shown
 from ..learners import make_learner
 from ..learners.learner import Learner, Model
-from ..pools import LabelledImages, Pool, Split, split
+from ..pools import Pool, Split, split
 from ..processes import one_blas_thread
 from ..strategies import make
 from ..strategies.select import balance_path
 from ..strategies.strategy import Strategy
-from ..targets import l1_score
-from ..types import Float64Array, IntArray, Predictions, Progress, Selection, no_progress
+from ..targets import Target, l1_score
+from ..types import Float64Array, IntArray, Predictions, Progress, no_progress
 from .experiment import Experiment, Row, Trial, balance_name, trials_of
-from .store import Cycle, Store, is_whole, read_pool, recorded_content
+from .store import Cycle, Store, read_pool, recorded_content
 
-NOWHERE = np.empty(0, dtype=np.int64)
+NO_PICKS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class World:
+class TrialSetup:
     """What all trials of one imbalance and one seed share."""
 
     pool: Pool
     split: Split
     learner: Learner
-
-    @property
-    def train(self) -> LabelledImages:
-        """All that could be labelled."""
-        return self.pool.train
+    target: Target
 
     def left(self, labelled: IntArray) -> IntArray:
         """What is not labelled yet, ascending."""
         return np.setdiff1d(np.union1d(self.split.labelled, self.split.unlabelled), labelled)
 
 
-def open_world(trial: Trial) -> World:
+def open_setup(trial: Trial) -> TrialSetup:
     """Read the pool and split it; both depend on the file and the seed alone."""
     experiment = trial.experiment
     pool = read_pool(experiment.pool, trial.content)
@@ -60,18 +56,19 @@ def open_world(trial: Trial) -> World:
         pool.train.labels, pool.train.classes, tail=trial.tail, initial=experiment.start.initial,
         draw=experiment.start.draw, seed=trial.seed,
     )  # fmt: skip
-    return World(pool, parts, make_learner(experiment.learner.name, **experiment.learner.settings))
+    learner = make_learner(experiment.learner.name, **experiment.learner.settings)
+    return TrialSetup(pool, parts, learner, Target.paper() if experiment.target == "paper" else Target.uniform())
 
 
 def run_trial(trial: Trial, store: Store, report: Progress = no_progress) -> list[Row]:
     """Do what is not done yet, and give all rows."""
     done = list(store.cycles(trial))
-    if is_whole(trial, done):
+    if store.is_complete(trial, done):
         return [cycle.row for cycle in done]
     with one_blas_thread():
-        world = open_world(trial)
+        setup = open_setup(trial)
         for number in range(len(done), trial.experiment.cycles + 1):
-            cycle = _run_cycle(trial, world, store, done, number, _named(report, trial, number))
+            cycle = _run_cycle(trial, setup, store, done, number, _named(report, trial, number))
             store.keep(trial, cycle)
             done.append(cycle)
             if cycle.exhausted:
@@ -82,70 +79,74 @@ def run_trial(trial: Trial, store: Store, report: Progress = no_progress) -> lis
 def first_model(trial: Trial, store: Store, report: Progress = no_progress) -> None:
     """Train and keep the model of cycle 0, which all trials of the seed share."""
     with one_blas_thread():
-        model_of_cycle_0(trial, open_world(trial), store, _named(report, trial, 0))
+        model_of_cycle_0(trial, open_setup(trial), store, _named(report, trial, 0))
 
 
-def model_of_cycle_0(trial: Trial, world: World, store: Store, report: Progress) -> Model:
+def model_of_cycle_0(trial: Trial, setup: TrialSetup, store: Store, report: Progress) -> Model:
     """The shared model: read, or trained and kept; a damaged one is trained again."""
-    labelled = world.split.labelled
-    folder = store.model(trial.model_key(labelled))
+    labelled = setup.split.labelled
+    folder = store.folder / "models" / trial.model_key(labelled)
     if folder.is_dir():
         try:
-            return world.learner.load(folder)
+            return setup.learner.load(folder)
         except BadFile as fault:
             report(0.0, f"training again: {fault}")
-    model = _train(trial, world, labelled, 0, folder.with_name(f"{folder.name}.checkpoint"), report)
+    model = _train(trial, setup, labelled, 0, folder.with_name(f"{folder.name}.checkpoint"), report)
     folder.parent.mkdir(parents=True, exist_ok=True)
     model.save(folder)
     return model
 
 
-def _run_cycle(trial: Trial, world: World, store: Store, done: list[Cycle], number: int, report: Progress) -> Cycle:
+def _run_cycle(
+    trial: Trial, setup: TrialSetup, store: Store, done: list[Cycle], number: int, report: Progress
+) -> Cycle:
     """Fit → predict → select → label, once."""
     started = time.perf_counter()
-    labelled = np.sort(np.concatenate([world.split.labelled, *(cycle.picks for cycle in done)]))
+    labelled = np.sort(np.concatenate([setup.split.labelled, *(cycle.picks for cycle in done)]))
     checkpoint = store.trial(trial) / "checkpoint"
     model = (
-        model_of_cycle_0(trial, world, store, report)
+        model_of_cycle_0(trial, setup, store, report)
         if number == 0
-        else _train(trial, world, labelled, number, checkpoint, report)
+        else _train(trial, setup, labelled, number, checkpoint, report)
     )
     fitted = time.perf_counter()
-    left = world.left(labelled)
+    left = setup.left(labelled)
     choice = None
     if number < trial.experiment.cycles and len(left):
-        strategy, oracle = _strategy(trial, done), RecordingOracle(world.train.labels[left])
+        strategy, oracle = _strategy(trial, done), RecordingOracle(setup.pool.train.labels[left])
         choice = choose(
-            strategy, world.learner, model, world.train.take(labelled), world.train.take(left).inputs,
+            strategy, setup.learner, model, setup.pool.train.take(labelled), setup.pool.train.take(left).inputs,
             min(trial.experiment.budget, len(left)), asking=_asking(trial.experiment),
             seed=seed_of(trial.seed, number, "select"), report=report, oracle=oracle,
-            target=trial.experiment.wanted,
+            target=setup.target,
         )  # fmt: skip
         oracle.check(choice.selection.indices, strategy.name)
     asked = time.perf_counter()
-    shares = choice.shares if choice else _last_shares(world, model, labelled, left)
+    shares = choice.shares if choice else _last_shares(setup, model, labelled, left)
     spent = choice.seconds if choice else Seconds(0.0, time.perf_counter() - asked, 0.0)
     tested = time.perf_counter()
-    marks = mark(model, world.pool.test, shares)
+    marks = mark(model, setup.pool.test, shares)
     seconds = {
         "seconds_fit": fitted - started, "seconds_calibrate": spent.calibrate, "seconds_predict": spent.predict,
         "seconds_select": spent.select, "seconds_test": time.perf_counter() - tested,
     }  # fmt: skip
-    picks = left[choice.selection.indices] if choice else NOWHERE
-    return Cycle(_row(trial, world, number, labelled, left, marks, choice, picks, seconds), picks)
+    picks = left[choice.selection.indices] if choice else NO_PICKS
+    return Cycle(_row(trial, setup, number, labelled, left, marks, choice, picks, seconds), picks)
 
 
-def _last_shares(world: World, model: Model, labelled: IntArray, left: IntArray) -> Float64Array:
+def _last_shares(setup: TrialSetup, model: Model, labelled: IntArray, left: IntArray) -> Float64Array:
     """The classes' shares among all images where no batch is chosen any more."""
-    pool = world.train.take(left).inputs
-    proba = np.asarray(model.predict_proba(pool)) if len(left) else np.zeros((0, world.train.classes), np.float32)
-    return class_shares(world.train.take(labelled), proba)
+    pool = setup.pool.train.take(left).inputs
+    proba = np.asarray(model.predict_proba(pool)) if len(left) else np.zeros((0, setup.pool.train.classes), np.float32)
+    return class_shares(setup.pool.train.take(labelled), proba)
 
 
-def _train(trial: Trial, world: World, labelled: IntArray, number: int, checkpoint: Path, report: Progress) -> Model:
+def _train(
+    trial: Trial, setup: TrialSetup, labelled: IntArray, number: int, checkpoint: Path, report: Progress
+) -> Model:
     """Train from scratch, going on from a checkpoint where there is one."""
     seed = seed_of(trial.seed, number, "fit")
-    model = fit(world.learner, world.train.take(labelled), seed=seed, report=report, checkpoint=checkpoint)
+    model = fit(setup.learner, setup.pool.train.take(labelled), seed=seed, report=report, checkpoint=checkpoint)
     shutil.rmtree(checkpoint, ignore_errors=True)
     return model
 
@@ -173,16 +174,16 @@ def seed_of(seed: int, cycle: int, purpose: str) -> int:
 
 
 def _row(
-    trial: Trial, world: World, number: int, labelled: IntArray, left: IntArray, marks: Marks,
+    trial: Trial, setup: TrialSetup, number: int, labelled: IntArray, left: IntArray, marks: Marks,
     choice: Choice | None, picks: IntArray, seconds: dict[str, float],
 ) -> Row:  # fmt: skip
-    train, tail = world.train, world.split.tail
+    train, tail = setup.pool.train, setup.split.tail
     counts = train.take(labelled).counts() if len(labelled) else np.zeros(train.classes, dtype=np.int64)
     realised = np.bincount(train.labels[picks], minlength=train.classes)
     batch = choice.selection if choice else None
     return Row(
         experiment=trial.experiment.name,
-        pool=world.pool.name,
+        pool=setup.pool.name,
         setting=trial.setting,
         imbalance=trial.factor,
         learner=trial.experiment.learner.name,
@@ -229,23 +230,24 @@ def sweep_lam(trial: Trial, store: Store, report: Progress = no_progress) -> Non
     if path.is_file():
         return
     with one_blas_thread():
-        world = open_world(trial)
-        counts = world.train.take(world.split.labelled).counts()
-        model = model_of_cycle_0(trial, world, store, report)
+        setup = open_setup(trial)
+        counts = setup.pool.train.take(setup.split.labelled).counts()
+        model = model_of_cycle_0(trial, setup, store, report)
         report(0.5, f"{trial.setting}, seed {trial.seed}: λ sweep")
-        pool = world.train.take(world.left(world.split.labelled))
+        pool = setup.pool.train.take(setup.left(setup.split.labelled))
         proba = np.asarray(model.predict_proba(pool.inputs))
         budget = min(trial.experiment.budget, len(pool))
-        asked: dict[str, Any] = {"counts": counts, "target": trial.experiment.wanted, "seed": trial.seed}
+        asked: dict[str, Any] = {"counts": counts, "target": setup.target, "seed": trial.seed}
         swept = balance_path(proba, budget, **asked)
 
         def reference(name: str, lam: float) -> dict[str, float]:
             made = make(name, balance=lam).select(Predictions(proba), budget, **asked)
-            return _point(made, l1_score(counts + made.expected_counts))
+            score = l1_score(counts + made.expected_counts)
+            return {"informativeness": made.informativeness, "l1": made.l1, "l1_score": score}
 
         content = {
             **swept.to_dict(),
-            "pool": world.pool.name,
+            "pool": setup.pool.name,
             "setting": trial.setting,
             "references": {
                 "entropy": reference("entropy", 0.0),
@@ -268,10 +270,6 @@ def kept_sweeps(experiment: Experiment, store: Store, content: str | None = None
         except (OSError, ValueError):
             continue
     return kept
-
-
-def _point(made: Selection, score: float) -> dict[str, float]:
-    return {"informativeness": made.informativeness, "l1": made.l1, "l1_score": score}
 
 
 class RecordingOracle:

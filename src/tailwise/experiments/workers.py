@@ -22,8 +22,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from ..errors import TailwiseError, WorkersLost
 
 ATTEMPTS = 3
-GLANCE = 1.0  # seconds between looks at whether workers are alive
-PATIENCE = 10.0  # seconds for a worker to end by itself
+POLL_SECONDS = 1.0  # seconds between looks at whether workers are alive
+END_SECONDS = 10.0  # seconds for a worker to end by itself
 
 Task = TypeVar("Task")
 Report: TypeAlias = Callable[[float, str], None]
@@ -67,25 +67,25 @@ class Workers(Generic[Task]):
         self.waiting: deque[Task] = deque()
         self.workers: list[Worker[Task]] = []
         self.deaths: dict[int, int] = {}  # of workers, by the id of their task
-        self.stillborn = 0  # workers in a row that ended before they could work
+        self.failed_starts = 0  # workers in a row that ended before they could work
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Do every task, and those that follow from it."""
         self.waiting.extend(tasks)
         try:
             while self.waiting or any(worker.task is not None for worker in self.workers):
-                self._employ()
+                self._assign_tasks()
                 pipes = {worker.pipe: worker for worker in self.workers}
-                for pipe in wait(list(pipes), GLANCE):
-                    self._hear(pipes[pipe])  # type: ignore[index]  # what was given is what comes back
-                self._notice_deaths()
-            self._dismiss()
+                for pipe in wait(list(pipes), POLL_SECONDS):
+                    self._receive(pipes[pipe])  # type: ignore[index]  # what was given is what comes back
+                self._find_dead_workers()
+            self._stop_workers()
         finally:
             for worker in self.workers:
                 worker.process.terminate()
-            self._bury()
+            self._close_workers()
 
-    def _employ(self) -> None:
+    def _assign_tasks(self) -> None:
         """Give waiting tasks to idle workers, and start workers while there is more to do."""
         for idle in self.workers:
             if idle.task is None and self.waiting:
@@ -99,15 +99,15 @@ class Workers(Generic[Task]):
             there.close()  # so that the end of the process ends the pipe
             worker.give(self.waiting.popleft())
 
-    def _notice_deaths(self) -> None:
+    def _find_dead_workers(self) -> None:
         """Find workers whose pipe stays open after their end, because a process that they started holds it."""
         for worker in [worker for worker in self.workers if not worker.process.is_alive()]:
             while worker in self.workers and worker.pipe.poll():
-                self._hear(worker)
+                self._receive(worker)
             if worker in self.workers:
                 self._lost(worker)
 
-    def _hear(self, worker: Worker[Task]) -> None:
+    def _receive(self, worker: Worker[Task]) -> None:
         """Take one message of a worker."""
         try:
             kind, *content = worker.pipe.recv()
@@ -115,7 +115,7 @@ class Workers(Generic[Task]):
             self._lost(worker)
             return
         if kind == "ready":
-            worker.ready, self.stillborn = True, 0
+            worker.ready, self.failed_starts = True, 0
         elif worker.task is not None and kind == "line":
             self.line(worker.task, *content)
         elif worker.task is not None:
@@ -131,7 +131,7 @@ class Workers(Generic[Task]):
         if task is None:
             return
         if not worker.ready:
-            self._refuse_stillborn(code)
+            self._count_failed_start(code)
             self.waiting.appendleft(task)
             return
         deaths = self.deaths[id(task)] = self.deaths.get(id(task), 0) + 1
@@ -142,23 +142,23 @@ class Workers(Generic[Task]):
         else:
             self.lost(task, f"{cause}, {ATTEMPTS} times; fewer --processes need less memory")
 
-    def _refuse_stillborn(self, code: int | None) -> None:
-        self.stillborn += 1
-        if self.stillborn >= ATTEMPTS:
+    def _count_failed_start(self, code: int | None) -> None:
+        self.failed_starts += 1
+        if self.failed_starts >= ATTEMPTS:
             raise WorkersLost(
                 f"worker processes cannot start: the last one {death_words(code)}. In a script, put the call below "
                 'if __name__ == "__main__":, or use one process'
             )
 
-    def _dismiss(self) -> None:
+    def _stop_workers(self) -> None:
         """All is done: have the workers end."""
         for worker in self.workers:
             with suppress(OSError):
                 worker.pipe.send(None)
         for worker in self.workers:
-            worker.process.join(PATIENCE)
+            worker.process.join(END_SECONDS)
 
-    def _bury(self) -> None:
+    def _close_workers(self) -> None:
         for worker in self.workers:
             _end(worker.process)
             worker.pipe.close()
@@ -167,7 +167,7 @@ class Workers(Generic[Task]):
 
 def _end(process: SpawnProcess) -> None:
     """Wait for a process that is about to end, and not for ever."""
-    process.join(PATIENCE)
+    process.join(END_SECONDS)
     if process.is_alive():
         process.kill()
         process.join()

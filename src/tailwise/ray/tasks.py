@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 
 from ..errors import BadFile
 from ..experiments.experiment import Row, Trial
-from ..experiments.runner import GLANCE, RunTasks, Task, Watcher, notify_end, notify_failure, work
+from ..experiments.runner import RunTasks, Task, Watcher, notify_end, notify_failure, work
 from ..experiments.store import Store
 from ..experiments.workers import failure_words
 from .cluster import connect, ray_module
 
+POLL_SECONDS = 0.2  # between looks at what tasks report
 RETRIES = 3  # of a task whose worker died
 
 
@@ -76,7 +77,7 @@ def do_task(task: Task, place: Place, mailbox: Any) -> list[Row]:  # noqa: ANN40
     """In a worker."""
     place.enter()
     fingerprint = task.trial.fingerprint
-    return work(task, place.store, lambda done, what: mailbox.put.remote(fingerprint, done, what))
+    return work(task, lambda done, what: mailbox.put.remote(fingerprint, done, what), store=place.store)
 
 
 class _Run:
@@ -97,7 +98,7 @@ class _Run:
         for first in plan:
             self._begin(first)
         while self.running:
-            ended, _ = self.ray.wait(list(self.running), timeout=GLANCE)
+            ended, _ = self.ray.wait(list(self.running), timeout=POLL_SECONDS)
             self._pass_on()
             for reference in ended:
                 self._end(reference)

@@ -60,11 +60,11 @@ def test_an_experiment_gives_labels_of_the_batch_and_no_others(
     (trial,) = trials_of(experiment(name))
     store = Store(tmp_path)
     trial_run.run_trial(trial, store)
-    world, cycles = trial_run.open_world(trial), list(store.cycles(trial))
-    labelled = world.split.labelled
+    setup, cycles = trial_run.open_setup(trial), list(store.cycles(trial))
+    labelled = setup.split.labelled
     assert len(oracles) == len(cycles) - 1 == 2
     for cycle, oracle in zip(cycles[:-1], oracles, strict=True):
-        asked = world.left(labelled)[oracle.asked]
+        asked = setup.left(labelled)[oracle.asked]
         assert set(asked.tolist()) <= set(cycle.picks.tolist())
         assert bool(oracle.asked) == (name in READING)
         labelled = np.append(labelled, cycle.picks)

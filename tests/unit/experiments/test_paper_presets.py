@@ -135,7 +135,11 @@ def check(experiment: Experiment, rows: list[Row], classes: int, preset: str) ->
             value = getattr(row, field.name)
             numbers = value if isinstance(value, tuple) else (value,)
             if row.cycle == 0 and not excused(row, field.name):
-                assert all(isinstance(one, str) or math.isfinite(one) for one in numbers), (row.method, field.name)
+                assert all(isinstance(one, str) or math.isfinite(one) for one in numbers), (
+                    row.strategy,
+                    row.balance,
+                    field.name,
+                )
     chosen = [row for row in rows if row.cycle == 0]
     assert all((row.lam > 0) == (row.balance != "0") for row in chosen)
     for strategy in {part.name for part in parts if len(part.balance) > 1}:

@@ -18,7 +18,7 @@ import pytest
 from tailwise.errors import BadFile
 from tailwise.experiments import trial_run
 from tailwise.experiments.experiment import Experiment, Row, Trial, parse_experiment, trials_of
-from tailwise.experiments.runner import Quiet, collect, run_experiment, status_of
+from tailwise.experiments.runner import Watcher, collect, run_experiment, status_of
 from tailwise.experiments.store import NOT_REPEATABLE, Store, read_rows
 from tailwise.targets import Target
 
@@ -79,7 +79,8 @@ def test_the_names_of_the_classes_and_the_status_of_every_batch_are_kept(tiny: E
     assert finished.class_names() == {"digits": tuple("0123456789")}
     found: dict[str, set[str]] = {}
     for row in read_rows(finished.folder / "results.csv"):
-        found.setdefault(row.method if row.cycle < tiny.cycles else "last", set()).add(row.status)
+        method = row.strategy if row.balance == "0" else f"{row.strategy}-cb"
+        found.setdefault(method if row.cycle < tiny.cycles else "last", set()).add(row.status)
     assert found.pop("entropy-cb") <= {"optimal", "within gap", "best found"}
     assert found == {"random": {"optimal"}, "entropy": {"optimal"}, "kcenter-cb": {"greedy"}, "last": {""}}
 
@@ -129,7 +130,7 @@ def test_nothing_is_done_twice(tiny: Experiment, finished: Store, monkeypatch: p
 def test_two_processes_give_the_same_rows_as_one(tiny: Experiment, finished: Store, tmp_path: Path) -> None:
     heard: list[str] = []
 
-    class Listener(Quiet):
+    class Listener(Watcher):
         def line(self, trial: Trial, done: float, what: str) -> None:
             assert 0 <= done <= 1
             heard.append(f"{trial.title}: {what}")

@@ -12,7 +12,7 @@ import pytest
 
 from tailwise.errors import BadFile
 from tailwise.experiments.experiment import Row, Trial, parse_experiment, trials_of
-from tailwise.experiments.store import Cycle, PoolRecord, Store, is_whole, read_rows, write_rows
+from tailwise.experiments.store import Cycle, PoolRecord, Store, read_rows, write_rows
 
 TRIAL: Trial = next(
     trials_of(
@@ -111,11 +111,11 @@ def test_results_from_before_there_was_a_status_are_still_read(store: Store) -> 
     assert all(same(first, second) for first, second in zip(read_rows(store.folder / "old.csv"), found, strict=True))
 
 
-def test_a_trial_is_whole_with_its_last_cycle_or_without_a_pool() -> None:
-    assert not is_whole(TRIAL, [])
-    assert not is_whole(TRIAL, [cycle(0), cycle(1)])
-    assert is_whole(TRIAL, [cycle(0), cycle(1), cycle(2, picks=0)])
-    assert is_whole(TRIAL, [cycle(0), cycle(1, left=0)])
+def test_a_trial_is_complete_with_its_last_cycle_or_without_a_pool(store: Store) -> None:
+    assert not store.is_complete(TRIAL, [])
+    assert not store.is_complete(TRIAL, [cycle(0), cycle(1)])
+    assert store.is_complete(TRIAL, [cycle(0), cycle(1), cycle(2, picks=0)])
+    assert store.is_complete(TRIAL, [cycle(0), cycle(1, left=0)])
 
 
 def record(name: str, content: str, class_names: tuple[str, ...], place: str = "/a") -> PoolRecord:

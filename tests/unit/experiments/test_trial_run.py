@@ -12,7 +12,7 @@ import pytest
 from tailwise.experiments import trial_run
 from tailwise.experiments.experiment import Experiment, PoolPart, parse_experiment, read_experiment, trials_of
 from tailwise.experiments.store import Store
-from tailwise.experiments.trial_run import World, open_world
+from tailwise.experiments.trial_run import TrialSetup, open_setup
 from tailwise.learners import make_learner
 from tailwise.learners.learner import Model
 from tailwise.pools.pool import Inputs
@@ -44,14 +44,14 @@ def test_the_worlds_of_a_paper_preset_have_the_counts_of_the_paper(
     assert experiment.imbalance.factors == tuple(wanted)
     assert experiment.start.initial == classes * each // 10
     assert experiment.budget == classes * each // 20
-    worlds: dict[float, World] = {trial.factor: open_world(trial) for trial in first_of_each_factor(experiment)}
+    setups: dict[float, TrialSetup] = {trial.factor: open_setup(trial) for trial in first_of_each_factor(experiment)}
     for factor, (frequent, rare, total) in wanted.items():
-        world = worlds[factor]
-        left = world.left(world.split.labelled)
-        assert world.train.take(world.split.labelled).counts().tolist() == [each // 10] * classes
-        assert world.train.take(left).counts().tolist() == [frequent] * (classes // 2) + [rare] * (classes // 2)
-        assert len(world.split.labelled) + len(left) == total
-    assert len({world.split.labelled.tobytes() for world in worlds.values()}) == 1  # it depends on the seed alone
+        setup = setups[factor]
+        left = setup.left(setup.split.labelled)
+        assert setup.pool.train.take(setup.split.labelled).counts().tolist() == [each // 10] * classes
+        assert setup.pool.train.take(left).counts().tolist() == [frequent] * (classes // 2) + [rare] * (classes // 2)
+        assert len(setup.split.labelled) + len(left) == total
+    assert len({setup.split.labelled.tobytes() for setup in setups.values()}) == 1  # it depends on the seed alone
 
 
 def first_of_each_factor(experiment: Experiment) -> list:

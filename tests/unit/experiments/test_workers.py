@@ -18,7 +18,7 @@ from pathlib import Path
 from tailwise.experiments.experiment import parse_experiment
 from tailwise.experiments.runner import collect, run_experiment, status_of
 from tailwise.experiments.store import NOT_REPEATABLE, Store
-from tailwise.experiments.runner import Quiet
+from tailwise.experiments.runner import Watcher
 from tailwise.strategies.strategy import strategy
 from tailwise.strategies.uncertainty import Random
 
@@ -49,7 +49,7 @@ class Fatal(Random):
             os._exit(3)
         return super().select(predictions, budget, counts=counts, **settings)
 
-class Listener(Quiet):
+class Listener(Watcher):
     def __init__(self):
         self.lines = []
 

@@ -18,7 +18,7 @@ from pyarrow import parquet
 from tailwise.cli.output import run
 from tailwise.errors import BadFile
 from tailwise.experiments.experiment import Experiment, Row, Trial, parse_experiment
-from tailwise.experiments.runner import Quiet, collect, run_experiment
+from tailwise.experiments.runner import Watcher, collect, run_experiment
 from tailwise.experiments.store import NOT_REPEATABLE, Store
 from tailwise.inference.pipeline import plan_pool, predict_pool
 from tailwise.inference.shard_store import read_manifest
@@ -151,7 +151,7 @@ def on_processes(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> 
     return store
 
 
-class Heard(Quiet):
+class Heard(Watcher):
     """A watcher that remembers, and may kill workers."""
 
     def __init__(self, raylet: int = 0) -> None:
