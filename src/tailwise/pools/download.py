@@ -145,11 +145,8 @@ def _tar_members(archive: Path, limits: Limits) -> Iterator[Iterator[Member]]:
 def _tar_member(tar: TarFile, info: TarInfo, archive: Path) -> Member:
     if not (info.isreg() or info.isdir()):
         raise BadFile(f"{archive} holds {info.name!r}, a link or a device: nothing of it is used")
-
-    def content() -> IO[bytes]:
-        return tar.extractfile(info) or io.BytesIO()
-
-    return Member(info.name.removeprefix("./").rstrip("/") or ".", info.isdir(), content)
+    name = info.name.removeprefix("./").rstrip("/") or "."
+    return Member(name, info.isdir(), lambda: tar.extractfile(info) or io.BytesIO())
 
 
 @contextmanager
@@ -166,11 +163,8 @@ def _zip_member(file: ZipFile, info: ZipInfo, archive: Path) -> Member:
         raise BadFile(f"{archive} holds {info.filename!r}, a link or a device: nothing of it is used")
     if info.flag_bits & ENCRYPTED:
         raise BadFile(f"{archive} holds {info.filename!r}, which is encrypted")
-
-    def content() -> IO[bytes]:
-        return file.open(info)
-
-    return Member(info.filename.removeprefix("./").rstrip("/") or ".", info.is_dir(), content)
+    name = info.filename.removeprefix("./").rstrip("/") or "."
+    return Member(name, info.is_dir(), lambda: file.open(info))
 
 
 class _Metered(io.BytesIO):
@@ -198,15 +192,10 @@ LOCK_POLL = 0.05  # seconds
 class Source:
     """An archive on the web."""
 
-    url: str
+    url: str  # ends in the archive's file name
     checksum: str  # "md5:…" or "sha256:…"
     folder: str  # what it unpacks to
     limits: Limits = DEFAULT  # of what it unpacks to; the archive itself may be no larger either
-
-    @property
-    def name(self) -> str:
-        """The archive's file name."""
-        return self.url.rpartition("/")[2]
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -221,7 +210,8 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 def fetch(source: Source, root: Path, report: Progress = no_progress) -> Path:
     """Download and unpack to root/<the source's folder>, unless it is there; whole or absent."""
-    final, archive = root / source.folder, root / f".{source.name}"  # hidden: what the user put there is not ours
+    name = source.url.rpartition("/")[2]
+    final, archive = root / source.folder, root / f".{name}"  # hidden: what the user put there is not ours
     if final.exists():  # a folder that may only be read is enough
         return final
     root.mkdir(parents=True, exist_ok=True)
@@ -230,7 +220,7 @@ def fetch(source: Source, root: Path, report: Progress = no_progress) -> Path:
             return final
         if not archive.exists():  # else it was verified, and the unpacking broke off
             download(source.url, archive, source.checksum, most_bytes=source.limits.bytes, report=report)
-        report(1.0, f"unpacking {source.name}")
+        report(1.0, f"unpacking {name}")
         _unpack_whole(archive, final, source.limits)
         archive.unlink()  # verified and unpacked: a second copy serves nobody
     return final

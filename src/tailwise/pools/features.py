@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import open_regular, read_npy
-from ..types import BoolArray, FloatArray, IntArray
-from .pool import POOLS, LabelledImages, Pool, content_of
+from ..types import FloatArray, IntArray
+from .pool import POOLS, LabelledImages, Pool, pool_content
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,9 +36,6 @@ class _Half:
     features: FloatArray  # (n, d) float32
     labels: IntArray  # (n,)
 
-    def keep(self, rows: BoolArray) -> _Half:
-        return _Half(self.features[rows], self.labels[rows])
-
 
 @POOLS.register("features")
 def features(path: Path | None = None, *, scale: bool = True, classes: int | None = None) -> Pool:
@@ -50,11 +47,15 @@ def features(path: Path | None = None, *, scale: bool = True, classes: int | Non
     if train.features.shape[1] != test.features.shape[1]:
         raise BadFile(f"{path}: x_train has {train.features.shape[1]} columns, but x_test {test.features.shape[1]}")
     names = _class_names(arrays, train, test, path)
-    content = content_of(*(LabelledImages(half.features, half.labels, names) for half in (train, test)))
+    all_train, all_test = (LabelledImages(half.features, half.labels, names) for half in (train, test))
+    content = pool_content(Pool(path.stem, all_train, all_test))  # of all classes, and before numbers are scaled
     if classes is not None:
         if not 1 <= classes <= len(names):
             raise BadInput(f"asked for the first {classes} classes of {path}, but it has {len(names)}")
-        train, test = (half.keep(half.labels < classes) for half in (train, test))
+        rows = [half.labels < classes for half in (train, test)]
+        train, test = (
+            _Half(one.features[kept], one.labels[kept]) for one, kept in zip((train, test), rows, strict=True)
+        )
     divisor = common_scale(train.features) if scale else 1.0
     x_train, x_test = (half.features / np.float32(divisor) for half in (train, test))
     name = path.stem if classes is None else f"{path.stem} (first {classes})"

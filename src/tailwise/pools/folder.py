@@ -26,7 +26,18 @@ from ..processes import cores
 from ..types import IntArray, Progress, no_progress
 from .decode import fault, read_pixels
 from .longtail import keep_counts
-from .pool import MOST_HASHED, POOLS, BadImage, InputArray, LabelledImages, Pool, array_digest, joined_digest, sample_of
+from .pool import (
+    MOST_HASHED,
+    POOLS,
+    BadImage,
+    InputArray,
+    Inputs,
+    LabelledImages,
+    Pool,
+    array_digest,
+    joined_digest,
+    sample_of,
+)
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -81,11 +92,7 @@ def _from_folders(root: Path) -> Listing:
                     bad.append(BadImage(str(file), reason))
                 else:
                     entries.append(Entry(file.relative_to(root).as_posix(), folder.name, split))
-    return Listing(root, tuple(sorted(names)), tuple(sorted(entries, key=_by_name)), tuple(bad))
-
-
-def _by_name(entry: Entry) -> str:
-    return entry.name
+    return Listing(root, tuple(sorted(names)), tuple(sorted(entries, key=lambda entry: entry.name)), tuple(bad))
 
 
 def _split_folders(root: Path) -> list[tuple[Path, str]]:
@@ -150,7 +157,7 @@ def _from_csv(table: Path) -> Listing:
     rows = _rows(table)
     faults = {entry.name: _link_fault(root / entry.name, home) for entry in rows}
     bad = tuple(BadImage(str(root / name), reason) for name, reason in faults.items() if reason)
-    kept = sorted((entry for entry in rows if not faults[entry.name]), key=_by_name)
+    kept = sorted((entry for entry in rows if not faults[entry.name]), key=lambda entry: entry.name)
     return Listing(root, tuple(sorted({entry.label for entry in rows})), tuple(kept), bad)
 
 
@@ -196,7 +203,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Files:
+class Files(Inputs):
     """Image files as inputs, decoded on all cores each time they are asked for."""
 
     root: Path  # a folder or a .zip
@@ -207,9 +214,6 @@ class Files:
     def shape(self) -> tuple[int, ...]:
         """(N, size, size, 3)."""
         return (len(self.names), self.size, self.size, 3)
-
-    def __len__(self) -> int:
-        return len(self.names)
 
     def __getitem__(self, indices: IntArray, /) -> InputArray:
         names = [self.names[index] for index in indices]

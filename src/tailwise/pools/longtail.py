@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ..errors import BadInput, PoolExhausted
-from ..types import Float64Array, IntArray
+from ..types import IntArray
 
 
 def step_profile(counts: IntArray, factor: float, tail: IntArray | None = None) -> IntArray:
@@ -27,7 +27,7 @@ def step_profile(counts: IntArray, factor: float, tail: IntArray | None = None) 
     classes = len(counts)
     fractions = np.ones(classes)
     fractions[np.arange(classes // 2, classes) if tail is None else tail] = factor
-    return _whole(counts * fractions)
+    return np.floor(counts * fractions + 0.5).astype(np.int64)  # 4500·0.1 is 450 whatever the last bit says
 
 
 def exponential_profile(counts: IntArray, factor: float, order: IntArray | None = None) -> IntArray:
@@ -41,7 +41,7 @@ def exponential_profile(counts: IntArray, factor: float, order: IntArray | None 
     _check_factor(factor)
     places = np.empty(len(counts))  # (C,), 0 … 1
     places[slice(None) if order is None else order] = np.arange(len(counts)) / max(len(counts) - 1, 1)
-    return _whole(counts * factor**places)
+    return np.floor(counts * factor**places + 0.5).astype(np.int64)
 
 
 def keep_counts(labels: IntArray, wanted: IntArray, rng: np.random.Generator) -> IntArray:
@@ -64,11 +64,6 @@ def keep_counts(labels: IntArray, wanted: IntArray, rng: np.random.Generator) ->
 def initial_set(labels: IntArray, classes: int, per_class: int, rng: np.random.Generator) -> IntArray:
     """Indices of a class-uniform first labelled set: `per_class` samples of each class, ascending."""
     return keep_counts(labels, np.full(classes, per_class, dtype=np.int64), rng)
-
-
-def _whole(numbers: Float64Array) -> IntArray:
-    """The nearest whole numbers, halves up: 4500·0.1 is 450 whatever the last bit says."""
-    return np.floor(numbers + 0.5).astype(np.int64)
 
 
 def _check_factor(factor: float) -> None:
@@ -107,15 +102,10 @@ class Tail:
             raise BadInput(f"the tail's classes are {self.classes!r}; they must be 'last', 'random' or numbers")
 
     def __str__(self) -> str:
-        if self.balanced:
+        if self.profile == "none" or self.factor == 1:
             return "balanced"
         which = {"last": "", "random": " random"}.get(str(self.classes), f" {self.classes}")
         return f"{self.profile} {exact_number(self.factor)}{which}"
-
-    @property
-    def balanced(self) -> bool:
-        """Whether every class keeps everything."""
-        return self.profile == "none" or self.factor == 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +140,8 @@ def split(labels: IntArray, classes: int, *, tail: Tail, initial: int, draw: Dra
     _check(labels, classes, initial, draw, seed)
     for_order, for_first, for_thinning = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
     order = _order(tail, classes, for_order)
-    rare = np.sort(order[_tail_start(tail, classes) :]) if not tail.balanced else np.empty(0, np.int64)
+    balanced = tail.profile == "none" or tail.factor == 1
+    rare = np.empty(0, np.int64) if balanced else np.sort(order[_tail_start(tail, classes) :])
     if draw == "uniform":
         first = keep_counts(labels, uniform_counts(classes, initial, for_first), for_first)
         rest = np.setdiff1d(np.arange(len(labels)), first)
@@ -196,7 +187,7 @@ def _tail_start(tail: Tail, classes: int) -> int:
 def _thinned(labels: IntArray, tail: Tail, order: IntArray, rare: IntArray, rng: np.random.Generator) -> IntArray:
     """Places of what the profile keeps, ascending."""
     counts = np.bincount(labels, minlength=len(order)).astype(np.int64)
-    if tail.balanced:
+    if tail.profile == "none" or tail.factor == 1:
         return np.arange(len(labels))
     if tail.profile == "step":
         return keep_counts(labels, step_profile(counts, tail.factor, rare), rng)

@@ -19,7 +19,7 @@ from ..files import open_regular
 from ..types import IntArray
 from .download import cache_folder
 from .longtail import keep_counts
-from .pool import POOLS, InputArray, LabelledImages, Pool, array_digest
+from .pool import POOLS, InputArray, Inputs, LabelledImages, Pool, array_digest
 
 DIGITS = tuple(str(digit) for digit in range(10))
 CLOTHES = (
@@ -30,7 +30,7 @@ MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grey:
+class Grey(Inputs):
     """Grey pixels, given with three equal channels when asked for: what nets take, at a third of the memory."""
 
     pixels: NDArray[np.uint8]  # (N, height, width)
@@ -39,9 +39,6 @@ class Grey:
     def shape(self) -> tuple[int, ...]:
         """(N, height, width, 3)."""
         return (*self.pixels.shape, 3)
-
-    def __len__(self) -> int:
-        return len(self.pixels)
 
     def __getitem__(self, indices: IntArray, /) -> InputArray:
         return np.repeat(self.pixels[indices][..., None], 3, axis=-1)

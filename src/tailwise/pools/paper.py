@@ -39,16 +39,12 @@ class Layout:
     train_records: int  # per file
     test_records: int
 
-    @property
-    def record(self) -> int:
-        """Bytes of one image and its labels."""
-        return len(self.labels) + PIXELS
-
     def bytes_of(self, file: str) -> int:
         """The size that a file must have, or, for the names, may have at most."""
         if file == self.names:
             return NAMES_BYTES
-        return self.record * (self.test_records if file == self.test else self.train_records)
+        records = self.test_records if file == self.test else self.train_records
+        return records * (len(self.labels) + PIXELS)
 
 
 CIFAR10 = Layout(
@@ -99,12 +95,13 @@ def find_cifar(layout: Layout, path: Path | None, *, download: bool = False, rep
     for folder in (root, root / layout.source.folder):
         if (folder / layout.test).exists():
             return folder
-    if (root / layout.source.name).is_file():
-        return root / layout.source.name
+    archive = root / layout.source.url.rpartition("/")[2]
+    if archive.is_file():
+        return archive
     if download:
         return fetch(layout.source, root, report)
     raise BadFile(
-        f"no {layout.name} at {root}: neither {layout.source.folder}/ nor {layout.source.name} is there; "
+        f"no {layout.name} at {root}: neither {layout.source.folder}/ nor {archive.name} is there; "
         f"pass download=True, or put there what {layout.source.url} gives"
     )
 
@@ -119,7 +116,8 @@ def read_cifar(layout: Layout, path: Path) -> Pool:
             continue
         half = test if file == layout.test else train
         half.place(file, _records(content, layout, path, file))
-    return Pool(layout.name, train.images(names), test.images(names))
+    trained, tested = (LabelledImages(half.pixels, half.labels, names) for half in (train, test))
+    return Pool(layout.name, trained, tested)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +130,7 @@ class _Half:
 
     @classmethod
     def empty(cls, files: tuple[str, ...], layout: Layout) -> _Half:
-        number = sum(layout.bytes_of(file) // layout.record for file in files)
+        number = layout.test_records if files == (layout.test,) else layout.train_records * len(files)
         return cls(files, np.empty((number, SIDE, SIDE, 3), np.uint8), np.empty(number, np.int64))
 
     def place(self, file: str, records: NDArray[np.uint8]) -> None:
@@ -141,9 +139,6 @@ class _Half:
         planes = records[:, -PIXELS:].reshape(-1, 3, SIDE, SIDE)
         self.pixels[where] = planes.transpose(0, 2, 3, 1)  # the one copy
         self.labels[where] = records[:, -PIXELS - 1]
-
-    def images(self, names: tuple[str, ...]) -> LabelledImages:
-        return LabelledImages(self.pixels, self.labels, names)
 
 
 def _contents(layout: Layout, path: Path) -> Iterator[tuple[str, bytes]]:
@@ -180,7 +175,7 @@ def _records(content: bytes, layout: Layout, path: Path, file: str) -> NDArray[n
     if len(content) != layout.bytes_of(file):
         relation = "more" if len(content) > layout.bytes_of(file) else f"{len(content):,}"
         raise BadFile(f"{path / file} must have {layout.bytes_of(file):,} bytes, but has {relation}; fetch it again")
-    records = np.frombuffer(content, np.uint8).reshape(-1, layout.record)
+    records = np.frombuffer(content, np.uint8).reshape(-1, len(layout.labels) + PIXELS)
     for place, values in enumerate(layout.labels):
         bad = np.flatnonzero(records[:, place] >= values)
         if len(bad):

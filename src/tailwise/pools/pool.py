@@ -2,7 +2,8 @@
 
 Its identity is a digest of images and labels, the same on every machine. Arrays are hashed whole. Image files are
 hashed whole up to `MOST_HASHED` bytes in total; above that, their names and sizes and the bytes of `SAMPLE` files.
-Other inputs may have a method `digest(rows)`; of those without one, `SAMPLE` rows are hashed.
+Other inputs may have a method `digest(rows)`, which must be the same in every process and on every machine; of those
+without one, `SAMPLE` rows are hashed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +25,24 @@ InputArray: TypeAlias = NDArray[Any]
 """Features (n, d) as floats, or pixels (n, height, width, 3) as uint8."""
 
 
+MOST_HASHED = 1 << 30  # bytes of image files: about a second
+SAMPLE = 1_024  # files or rows, evenly spaced
+BLOCK = 1 << 26  # bytes of an array that are hashed at a time
+DIGEST_BYTES = 16
+
+
 class Inputs(Protocol):
     """One input per image, read by index; a numpy array is one."""
+
+    __slots__ = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
         """(N, d) or (N, height, width, 3)."""
         ...
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def __getitem__(self, indices: IntArray, /) -> InputArray:
         """The inputs at these indices, in their order."""
@@ -40,7 +50,7 @@ class Inputs(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subset:
+class Subset(Inputs):
     """Some of the inputs, read only when asked for."""
 
     inputs: Inputs
@@ -50,9 +60,6 @@ class Subset:
     def shape(self) -> tuple[int, ...]:
         """That of the inputs, with n in front."""
         return (len(self.indices), *self.inputs.shape[1:])
-
-    def __len__(self) -> int:
-        return len(self.indices)
 
     def __getitem__(self, indices: IntArray, /) -> InputArray:
         return self.inputs[self.indices[indices]]
@@ -107,38 +114,25 @@ class Pool:
     test: LabelledImages
     bad: tuple[BadImage, ...] = ()
     content: str = ""
-    """Its identity where the loader knows it better than `content_of`, say before rounding; else empty."""
+    """Its identity where the loader knows it better than `pool_content`, say before rounding; else empty."""
 
 
-MOST_HASHED = 1 << 30  # bytes of image files: about a second
-SAMPLE = 1_024  # files or rows, evenly spaced
-BLOCK = 1 << 26  # bytes of an array that are hashed at a time
-DIGEST_BYTES = 16
-
-
-@runtime_checkable
-class Digestible(Protocol):
-    """Inputs that know how to identify themselves."""
-
-    def digest(self, rows: IntArray) -> bytes:
-        """A digest of what these rows hold, in their order; the same in every process and on every machine."""
-        ...
+# The identity of a pool.
 
 
 def pool_content(pool: Pool) -> str:
-    """The identity of a pool: that which its loader gives, else a digest of its training and test set.
+    """The identity of a pool: that which its loader gives, else a digest of inputs, labels and the number of classes.
+
+    The names of classes do not count.
 
     >>> from tailwise.pools import load_pool
     >>> pool_content(load_pool("digits")) == pool_content(load_pool("digits"))
     True
     """
-    return pool.content or content_of(pool.train, pool.test)
-
-
-def content_of(train: LabelledImages, test: LabelledImages) -> str:
-    """A digest of inputs, labels and the number of classes; the names of classes do not count."""
-    parts = [str(train.classes).encode()]
-    for half in (train, test):
+    if pool.content:
+        return pool.content
+    parts = [str(pool.train.classes).encode()]
+    for half in (pool.train, pool.test):
         parts += [inputs_digest(half.inputs, np.arange(len(half))), array_digest(half.labels)]
     return f"blake2b:{joined_digest(parts).hex()}"
 
@@ -147,8 +141,9 @@ def inputs_digest(inputs: Inputs, rows: IntArray) -> bytes:
     """A digest of some of the inputs."""
     if isinstance(inputs, Subset):
         return inputs_digest(inputs.inputs, inputs.indices[rows])
-    if isinstance(inputs, Digestible):
-        return inputs.digest(rows)
+    digest: Callable[[IntArray], bytes] | None = getattr(inputs, "digest", None)
+    if digest is not None:
+        return digest(rows)
     if isinstance(inputs, np.ndarray):
         whole = len(rows) == len(inputs) and bool((rows == np.arange(len(inputs))).all())
         return array_digest(inputs if whole else inputs[rows])

@@ -49,7 +49,7 @@ def pack_cifar(archive: Path, layout: Layout) -> None:
     """A .tar.gz of records in the official layout, every class as often as any other."""
     with tarfile.open(archive, "w:gz") as tar:
         for number, file in enumerate((*layout.train, layout.test)):
-            count = layout.bytes_of(file) // layout.record
+            count = layout.test_records if file == layout.test else layout.train_records
             labels = np.arange(count) % layout.labels[-1]
             planes = pixels(labels, paper.SIDE, number).transpose(0, 3, 1, 2).reshape(count, -1)
             heads = [labels % values for values in layout.labels]
@@ -156,7 +156,7 @@ def excused(row: Row, name: str) -> bool:
 def test_the_cifar10_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = replace(paper.CIFAR10, train_records=30, test_records=20)
     monkeypatch.setattr(paper, "CIFAR10", layout)
-    pack_cifar(tmp_path / layout.source.name, layout)
+    pack_cifar(tmp_path / layout.source.url.rpartition("/")[2], layout)
     small = reduced("paper-cifar10", tmp_path, initial=20, budget=10, factors=[0.1], batch=8)
     assert small.learner.settings | {"width": 64, "device": "auto"} == {
         "epochs": 5, "milestones": [3, 4], "lr": 0.02, "batch": 8, "weight_decay": 0.0005, "padding": 4,
@@ -169,7 +169,7 @@ def test_the_cifar10_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_cifar100_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = replace(paper.CIFAR100, train_records=300, test_records=100)
     monkeypatch.setattr(paper, "CIFAR100", layout)
-    pack_cifar(tmp_path / layout.source.name, layout)
+    pack_cifar(tmp_path / layout.source.url.rpartition("/")[2], layout)
     small = reduced("paper-cifar100", tmp_path, initial=50, budget=10, factors=[0.3], batch=16)
     check(small, results(small, tmp_path), 100, "paper-cifar100")
 

@@ -29,7 +29,7 @@ def write(folder: Path, layout: Layout) -> dict[str, np.ndarray]:
     folder.mkdir(parents=True)
     written = {}
     for file in (*layout.train, layout.test):
-        number = layout.bytes_of(file) // layout.record
+        number = layout.test_records if file == layout.test else layout.train_records
         labels = [rng.integers(0, values, (number, 1)) for values in layout.labels]
         written[file] = np.hstack([*labels, rng.integers(0, 256, (number, 3072))]).astype(np.uint8)
         (folder / file).write_bytes(written[file].tobytes())
@@ -97,7 +97,7 @@ def test_the_files_are_found_in_the_folder_its_parent_the_cache_and_as_an_archiv
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert find_cifar(TEN, official) == find_cifar(TEN, home) == find_cifar(TEN, None) == official
     (tmp_path / "other").mkdir()
-    archive = pack(official, tmp_path / "other" / TEN.source.name)
+    archive = pack(official, tmp_path / "other" / "cifar-10-binary.tar.gz")
     assert find_cifar(TEN, tmp_path / "other") == archive
 
 
