@@ -52,9 +52,8 @@ def features(path: Path | None = None, *, scale: bool = True, classes: int | Non
     if classes is not None:
         if not 1 <= classes <= len(names):
             raise BadInput(f"asked for the first {classes} classes of {path}, but it has {len(names)}")
-        rows = [half.labels < classes for half in (train, test)]
         train, test = (
-            _Half(one.features[kept], one.labels[kept]) for one, kept in zip((train, test), rows, strict=True)
+            _Half(half.features[half.labels < classes], half.labels[half.labels < classes]) for half in (train, test)
         )
     divisor = common_scale(train.features) if scale else 1.0
     x_train, x_test = (half.features / np.float32(divisor) for half in (train, test))
