@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BENCH := .venv-bench/bin
+DOCS := .venv-docs/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCES := src tests benchmarks
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two processes with one thread each, never more
@@ -11,7 +12,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two pr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format tables types unit browser bench-speed bench-quality bench-faults screens clean
+.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser bench-speed bench-quality bench-faults screens clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,6 +39,13 @@ format: .venv/dev.stamp ## Format the code and fix what ruff can fix
 
 tables: .venv/dev.stamp ## Write the tables in docs/ that follow from the registries
 	@$(BIN)/python docs/tables.py
+
+docs: .venv-docs/docs.stamp ## Build the documentation site into build/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(ONE_THREAD) $(DOCS)/mkdocs build --strict --quiet
+	@echo "Built build/site; to read it: make docs-serve"
+
+docs-serve: docs ## Show the site on http://127.0.0.1:8000
+	@$(DOCS)/python -m http.server 8000 --bind 127.0.0.1 --directory build/site
 
 types: .venv/dev.stamp ## Check types
 	@$(BIN)/mypy --strict
@@ -86,4 +94,10 @@ clean: ## Remove caches and results; the virtual environments stay
 	@echo "Preparing .venv-bench (needed once) …"
 	@$(PYTHON) -m venv .venv-bench
 	@$(BENCH)/python $(INSTALL) -c constraints.txt -e '.[fast,ray,tables,torch,web]' -r benchmarks/requirements.txt
+	@touch $@
+
+.venv-docs/docs.stamp: pyproject.toml constraints.txt constraints-docs.txt
+	@echo "Preparing .venv-docs (needed once) …"
+	@$(PYTHON) -m venv .venv-docs
+	@$(DOCS)/python $(INSTALL) -c constraints.txt -c constraints-docs.txt -e . mkdocs-material 'mkdocstrings[python]' ruff
 	@touch $@
