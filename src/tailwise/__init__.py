@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from .calibration import calibrate
     from .campaign.service import Campaign
     from .matrix.open import TopK
+    from .selection import Selection, Trust
     from .strategies.select import balance_path, select
     from .targets import Target
-    from .types import Predictions, Selection, Trust
+    from .types import Predictions
 
 __all__ = [
     "Campaign",
@@ -44,10 +45,10 @@ __all__ = [
 _HOME = {
     "Campaign": "campaign.service",
     "Predictions": "types",
-    "Selection": "types",
+    "Selection": "selection",
     "Target": "targets",
     "TopK": "matrix.open",
-    "Trust": "types",
+    "Trust": "selection",
     "balance_path": "strategies.select",
     "calibrate": "calibration",
     "select": "strategies.select",

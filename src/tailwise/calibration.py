@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import BadInput, CalibrationWarning
 from .inputs import class_labels, class_names, in_row_order, per_class, real_array
+from .selection import Selection, Trust
 from .softmax import (
     estimate_prior,
     expected_calibration_error,
@@ -25,7 +26,7 @@ from .softmax import (
     unseen_share,
     with_temperature,
 )
-from .types import Float64Array, FloatArray, IntArray, Selection, Trust
+from .types import Float64Array, FloatArray, IntArray
 
 # Of log T around 0. Heads on features of eight pools with 2 to 10 labels per class had temperatures from 0.4 to 2.
 USUAL_SPREAD = 0.5

@@ -17,10 +17,11 @@ from .errors import BadInput
 from .learners.learner import Learner, Model, fit_calibrated
 from .learners.vaal import VaalSettings, labelledness
 from .pools.pool import Inputs, LabelledImages
+from .selection import Selection
 from .softmax import shift_prior
 from .strategies.strategy import Strategy
 from .targets import Target
-from .types import BoolArray, Float64Array, FloatArray, Oracle, Predictions, Progress, Selection, no_progress
+from .types import BoolArray, Float64Array, FloatArray, Oracle, Predictions, Progress, no_progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,6 +240,39 @@ def class_names(proba: object) -> tuple[Hashable, ...] | None:
     return None if names == tuple(range(len(names))) else names
 
 
+def checked_names(names: object, proba: object, classes: int) -> tuple[Hashable, ...] | None:
+    """The names of the classes: those that are given, or the columns of a table; each once."""
+    if names is None:
+        return class_names(proba)
+    given = tuple(listed(names, "class_names", "a list of names"))
+    if len(given) != classes:
+        raise BadInput(f"class_names has {len(given)} entries, but there are {classes} classes")
+    _check_unique(given, "class_names")
+    return given
+
+
+def row_ids(ids: object, proba: object, size: int) -> tuple[Hashable, ...] | None:
+    """What the images are called: the ids that are given, or the index of a pandas table; None without any."""
+    if ids is None:
+        index = _row_labels(proba)
+        return tuple(index) if index is not None and index.is_unique else None
+    given = tuple(listed(ids.tolist() if hasattr(ids, "tolist") else ids, "ids", "a list of ids"))
+    if len(given) != size:
+        raise BadInput(f"ids has {len(given)} entries, but the pool has {size} images")
+    _check_unique(given, "ids")
+    return given
+
+
+def _check_unique(values: tuple[Hashable, ...], name: str) -> None:
+    seen: set[Hashable] = set()
+    for value in values:
+        if not isinstance(value, Hashable):
+            raise BadInput(f"{name} holds {shown(value)}, which cannot be an id; give text or numbers")
+        if value in seen:
+            raise BadInput(f"{name} holds {shown(value)} twice; each must be there once")
+        seen.add(value)
+
+
 def in_row_order(values: object, proba: object, name: str) -> object:
     """A Series with the index of a DataFrame of probabilities, brought into its order; anything else as it is."""
     given, rows = _row_labels(values), _row_labels(proba)

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,31 @@ BINARY = getattr(os, "O_BINARY", 0)  # Windows translates line ends without it
 
 
 def cores() -> int:
-    """The number of CPUs that this process may use; all CPUs where the system has no such limit.
+    """The number of CPUs to use: those that this process may use, or fewer within `most_threads`.
 
     >>> cores() >= 1
     True
     """
     if hasattr(os, "process_cpu_count"):  # Python 3.13
-        return os.process_cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):  # Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        count = os.process_cpu_count() or 1
+    elif hasattr(os, "sched_getaffinity"):  # Linux
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return min(count, _most_threads.get() or count)
+
+
+_most_threads: ContextVar[int | None] = ContextVar("most_threads", default=None)
+
+
+@contextmanager
+def most_threads(count: int | None) -> Iterator[None]:
+    """Let the calls of this thread use at most so many CPUs meanwhile; None: as many as before."""
+    token = _most_threads.set(count or _most_threads.get())
+    try:
+        yield
+    finally:
+        _most_threads.reset(token)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from .types import BoolArray, Float64Array, IntArray
 
 PerClass: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
 """Numbers by class: an array (C,), or a dict or pandas Series by class name or class number."""
+Names: TypeAlias = "tuple[Hashable, ...] | None"
 KINDS = ("shares", "paper", "ranges")
 
 
@@ -93,7 +94,36 @@ class Target:
         """
         return cls("ranges", low, high)
 
-    def resolve(self, counts: ArrayLike, budget: int, names: tuple[Hashable, ...] | None = None) -> Ranges:
+    @classmethod
+    def of(cls, wanted: object) -> Target:
+        """A target as it is; anything else is the counts wanted of this batch, None every class equally often."""
+        if wanted is None:
+            return cls.uniform()
+        return wanted if isinstance(wanted, Target) else cls.counts(wanted)  # type: ignore[arg-type] # checked later
+
+    def numbered(self, classes: int, names: Names) -> Target:
+        """The same with arrays (C,) in place of class names."""
+        what = "target low" if self.kind == "ranges" else "target shares"
+        low = None if self.low is None else per_class(self.low, what, classes, names, single=True)
+        if self.high is None or self.high is self.low:
+            return Target(self.kind, low, None if self.high is None else low)
+        high = per_class(self.high, "target high", classes, names, missing=np.inf, single=True, infinite=True)
+        return Target(self.kind, low, high)
+
+    def less(self, included: Float64Array) -> Target:
+        """What is still wanted once a part of the batch is fixed that holds so many expected samples, (C,).
+
+        Shares go by the labelled set, to which that part will belong; counts and ranges of the batch are lowered.
+        """
+        if self.kind != "ranges":
+            return self
+        low, high = (
+            None if one is None else np.maximum(real_array(one, "target") - included, 0.0)
+            for one in (self.low, self.high)
+        )
+        return Target("ranges", low, high)
+
+    def resolve(self, counts: ArrayLike, budget: int, names: Names = None) -> Ranges:
         """Turn the wish into ranges for a batch of `budget`, given the labelled samples per class so far (C,).
 
         `names` are the names of the classes, where they have some.
@@ -120,7 +150,7 @@ class Target:
         # Expected counts never exceed the budget, so a higher high end says nothing more.
         return Ranges(low, np.minimum(high, np.maximum(low, float(budget))))
 
-    def _share_vector(self, classes: int, names: tuple[Hashable, ...] | None) -> Float64Array:
+    def _share_vector(self, classes: int, names: Names) -> Float64Array:
         if self.low is None:
             return np.full(classes, 1.0 / classes)
         shares = per_class(self.low, "target shares", classes, names, single=True)

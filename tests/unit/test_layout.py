@@ -25,7 +25,7 @@ ORDER = (
     "__main__", "cli", "tailwise", "web", "inference", "ray", "report", "experiments", "campaign", "cycle",
     "strategies",
     "formats", "learners", "pools", "solver", "matrix", "calibration", "softmax", "targets", "score",
-    "processes", "files", "inputs", "types", "errors", "_version",
+    "processes", "files", "inputs", "selection", "types", "errors", "_version",
 )  # fmt: skip
 RANK = {package: rank for rank, package in enumerate(ORDER)}
 EXCEPTIONS = {  # (file, package): imported when called, never at import

@@ -10,7 +10,7 @@ import pytest
 import tailwise
 from tailwise.calibration import disagrees, measure_trust, misplaced
 from tailwise.errors import BadInput, CalibrationWarning
-from tailwise.types import Trust
+from tailwise.selection import Trust
 
 
 def pool(size: int = 300, classes: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -19,8 +19,9 @@ from ..errors import BadInput, PoolExhausted
 from ..inputs import many, whole_number
 from ..learners.linear import Float32Array
 from ..processes import one_blas_thread
+from ..selection import Selection
 from ..strategies import cold_start, make
-from ..types import FloatArray, IntArray, Progress, Selection, no_progress
+from ..types import FloatArray, IntArray, Progress, no_progress
 from .features import Embedding, embed
 from .ledger import HasLedger, Ledger, ledger_of
 from .models import Labelled, describe, head_named, labelled_set, save, train, with_features

@@ -16,8 +16,9 @@ from .output import bar, certificate, frameless, percent, plain
 from .select import is_number
 
 if TYPE_CHECKING:
+    from ..selection import Selection
     from ..strategies.select import BalancePath
-    from ..types import Float64Array, Selection
+    from ..types import Float64Array
     from .select import Inputs, Request
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from ..errors import BadFile, BadInput, BadProbabilities
 from ..files import is_file, read_npy, shown_path, with_home, write_whole
 from ..inputs import MOST_CLASSES, is_bfloat16, real_array, shown, whole_number
+from ..processes import Scratch
 from ..score import Score, entropy, least_confidence, margin
 from ..types import AnyMatrix, Float64Array, FloatArray, IntArray, Proba
 from ..types import Matrix as Matrix
@@ -94,6 +95,27 @@ def as_matrix(values: object, name: str = "the matrix") -> Matrix:
         mapped = mapped_rows(values) if values.dtype.kind == "f" else None
         return real_array(values, name) if mapped is None else mapped
     return values if isinstance(values, FileMatrix) else real_array(values, name)
+
+
+class Subset(FileMatrix):
+    """Some rows of a matrix in files, ascending; nothing is read before it is asked for."""
+
+    def __init__(self, whole: FileMatrix, rows: IntArray) -> None:
+        super().__init__(whole.location, np.array([0, len(rows)]), whole.shape[1], whole.dtype)
+        self.whole, self.rows = whole, rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Subset, (self.whole, self.rows)
+
+    def run(self, start: int, stop: int, scratch: Scratch | None = None) -> FloatArray:
+        """Rows in a run are read as such, others are picked."""
+        first, last = int(self.rows[start]), int(self.rows[stop - 1])
+        together = last - first == stop - start - 1
+        return self.whole.run(first, last + 1, scratch) if together else self.whole.pick(self.rows[start:stop])
+
+    def pick(self, rows: IntArray) -> FloatArray:
+        """Rows of the subset by ascending number."""
+        return self.whole.pick(self.rows[rows])
 
 
 def natural(name: str) -> tuple[list[str | int], str]:

@@ -18,9 +18,9 @@ from typing import Any
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import csv_bytes, npy_bytes, write_whole
 from ..score import SCORES
+from ..selection import Selection
 from ..strategies import STRATEGIES
 from ..strategies.select import PATH_COLUMNS, BalancePath
-from ..types import Selection
 
 DASH = "–"
 LATEX = {

@@ -83,7 +83,7 @@ def evaluate(
     cheapest, theta = reduced.sum_of_smallest(program.budget)
     if known is not None and theta >= limit:
         return evaluate(program, y)
-    margin = _rounding_margin(program, y, reduced.extent()[0], theta)
+    margin = rounding_margin(program, y, reduced.extent()[0], theta)
     return DualPoint(y, reduced, theta, target_value(program.ranges, y) + cheapest - margin, margin)
 
 
@@ -96,7 +96,7 @@ def target_value(ranges: Ranges, y: Float64Array) -> float:
     return float((np.where(y > 0, ranges.low, ranges.high) * y).sum())
 
 
-def _rounding_margin(program: Program, y: Float64Array, lowest: float, theta: float) -> float:
+def rounding_margin(program: Program, y: Float64Array, lowest: float, theta: float) -> float:
     """More than float64 can lose in P·y and in the sums, so that the bound stays one.
 
     Only the b smallest reduced costs are summed, so those above θ, however large, lose nothing.

@@ -6,6 +6,7 @@ This is the only module that knows how programs are written for HiGHS.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,9 +52,16 @@ def exact_duals(part: Part) -> Float64Array | None:
     return np.array(solver.getSolution().row_dual)[:-1] * scale
 
 
-def branch_and_bound(part: Part, incumbent: BoolArray, *, nodes: int, seconds: float) -> CoreOptimum:
-    """The integer optimum of a part, or the best found within the limits; `incumbent` is where it starts."""
+def branch_and_bound(
+    part: Part, incumbent: BoolArray, *, nodes: int, seconds: float, groups: Sequence[tuple[IntArray, int]] = ()
+) -> CoreOptimum:
+    """The integer optimum of a part, or the best found within the limits; `incumbent` is where it starts.
+
+    `groups` are rows of the part, and how many of these may be chosen.
+    """
     solver, scale = _load(part, integer=True)
+    for members, most in groups:
+        solver.addRow(0.0, float(most), len(members), members.astype(np.int32), np.ones(len(members)))
     solver.setOptionValue("mip_max_nodes", nodes)
     if np.isfinite(seconds):
         solver.setOptionValue("time_limit", max(seconds, 0.01))

@@ -19,10 +19,11 @@ import numpy as np
 from ..errors import TargetUnreachable
 from ..inputs import real_number
 from ..matrix.shards import Column, Rows
+from ..selection import Shortfall
 from ..targets import Ranges
-from ..types import BoolArray, Float64Array, IntArray, Shortfall
+from ..types import BoolArray, Float64Array, IntArray
+from .constraints import solve_within
 from .program import Effort, Program, Report, Solution, silent
-from .solver import solve
 
 SAMPLED_ROWS = 1 << 17
 CUT_OFF = 10.0  # a jump in the sorted scores that is so many times larger than all other differences together
@@ -122,7 +123,7 @@ class Sweep:
         """The solution at one λ."""
         if lam not in self.found:
             program, warm = self.program.at(lam), self.nearest_duals(lam)
-            self.found[lam] = solve(program, self.effort, seed=self.seed, warm=warm)
+            self.found[lam] = solve_within(program, self.effort, seed=self.seed, warm=warm)
             self.report(f"λ = {lam:.4g}: l1 {self.l1_at(lam):.4g}")
         return self.found[lam]
 

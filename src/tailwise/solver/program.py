@@ -12,16 +12,42 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..errors import SolverFailed
+from ..errors import PoolExhausted, SolverFailed
 from ..matrix.shards import Column, Rows
 from ..targets import Ranges
-from ..types import Float64Array, IntArray, gap_between
+from ..types import BoolArray, Float64Array, IntArray, gap_between
 
 Report: TypeAlias = Callable[[str], None]
 
 
 def silent(_message: str) -> None:
     """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Which group each row of the pool belongs to, and how many picks each group may have."""
+
+    numbers: IntArray  # (N,) from 0
+    most: IntArray  # (G,) picks of each group
+
+    def survivors(self, prices: Float64Array) -> BoolArray:
+        """The cheapest rows of every group, as many as it may give, (N,); equal prices go by row."""
+        order = np.lexsort((prices, self.numbers))  # stable: equal prices stay in the order of the rows
+        grouped = self.numbers[order]
+        starts = np.flatnonzero(np.append(True, grouped[1:] != grouped[:-1]))
+        rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+        kept = np.zeros(len(order), dtype=bool)
+        kept[order[rank < self.most[grouped]]] = True
+        return kept
+
+    def check(self, budget: int) -> None:
+        """Reject a budget that the groups cannot fill."""
+        possible = int(np.minimum(np.bincount(self.numbers, minlength=len(self.most)), self.most).sum())
+        if budget > possible:
+            raise PoolExhausted(
+                f"asked for {budget} picks, but the groups allow only {possible}; lower the budget or raise per_group"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +59,7 @@ class Program:
     budget: int
     lam: float
     ranges: Ranges  # low, high (C,)
+    groups: Groups | None = None  # which limit the picks further
 
     def at(self, lam: float) -> Program:
         """The same problem with another λ."""

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column, Rows
 from ..processes import one_blas_thread
-from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
+from ..selection import Selection
+from ..types import Float64Array, FloatArray, IntArray, Predictions
 from .strategy import Base, Imbalance, Task, chance_scale, checked_matrix, draw, strategy, tilted
 
 SAME = 1e-5  # of ‖g_i‖² + ‖g_j‖²: less is rounding in float32, and the two are copies

@@ -13,11 +13,12 @@ from ..errors import BadInput
 from ..inputs import shown
 from ..matrix.nearest import border_distances, copy_keys, earlier
 from ..matrix.shards import Column, Rows
+from ..selection import Selection
 from ..solver.path import ChosenLambda, parse_balance
 from ..solver.program import PROVEN
 from ..solver.transport import transport
 from ..targets import wanted_counts, whole_quotas
-from ..types import BoolArray, Float64Array, IntArray, Predictions, Selection
+from ..types import BoolArray, Float64Array, IntArray, Predictions
 from .strategy import Base, Task, strategy
 
 CONFLICTS = ("exact", "class-order")
@@ -90,7 +91,7 @@ class BalancedBoundary(Base):
         return task.selection(
             best.rows, informativeness=0.0 - total, balance=self.balance, lam=lam, method=self.name,
             status="greedy" if bound == -np.inf else "optimal" if gap <= PROVEN else "best found", objective=total,
-            bound=bound, gap=gap, places=quotas(task, known, used),
+            bound=bound, gap=gap, places=quotas(task, known, used), scores=0.0 - best.distances,
         )  # fmt: skip
 
 

@@ -19,10 +19,11 @@ from ..inputs import real_number, whole_number
 from ..matrix.open import Matrix
 from ..matrix.shards import Column, Rows, scan
 from ..score import balanced_margin, least_confidence
+from ..selection import Selection
 from ..solver.path import parse_balance
 from ..solver.transport import SparseValues, Transport, sparse_transport
 from ..targets import wanted_counts, whole_quotas
-from ..types import Float64Array, IntArray, Predictions, Selection
+from ..types import Float64Array, IntArray, Predictions
 from .coverage import (
     REFERENCES,
     Candidates,

@@ -20,9 +20,10 @@ from ..errors import BadInput, PoolExhausted, SolverFailed
 from ..inputs import whole_number
 from ..matrix.shards import Column
 from ..processes import one_blas_thread
+from ..selection import Selection
 from ..solver.highs import ChosenColumns, CoverSearch, Sparse, load_cover, relax_cover, run_cover
 from ..solver.path import parse_balance
-from ..types import BoolArray, Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
+from ..types import BoolArray, Float64Array, FloatArray, IntArray, Predictions, gap_between
 from .strategy import Base, Task, both_embeddings, strategy
 
 BLOCK = 2**22  # entries of a block of distances: 32 MB

@@ -13,7 +13,8 @@ from ..errors import BadInput
 from ..inputs import real_number
 from ..matrix.shards import Column
 from ..processes import one_blas_thread
-from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
+from ..selection import Selection
+from ..types import Float64Array, FloatArray, IntArray, Predictions
 from .strategy import Base, Imbalance, Task, checked_matrix, strategy
 from .typiclust import cluster
 from .uncertainty import checked_passes

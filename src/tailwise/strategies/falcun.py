@@ -16,7 +16,8 @@ import numpy as np
 from ..inputs import real_number
 from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column, Rows
-from ..types import Float64Array, IntArray, Predictions, Selection
+from ..selection import Selection
+from ..types import Float64Array, IntArray, Predictions
 from .strategy import Base, Imbalance, Task, chance_scale, draw, strategy, tilted
 
 

@@ -21,8 +21,9 @@ from ..inputs import class_labels, softmax_rows
 from ..matrix.blocks import rows_per_block
 from ..matrix.nearest import one_against_rest
 from ..matrix.shards import Column
+from ..selection import Selection
 from ..solver.path import parse_balance
-from ..types import BoolArray, IntArray, Predictions, Selection
+from ..types import BoolArray, IntArray, Predictions
 from .strategy import Base, Task, strategy
 
 Int32Array = NDArray[np.int32]

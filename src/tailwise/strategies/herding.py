@@ -21,11 +21,12 @@ from ..inputs import real_number, shown, whole_number
 from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.shards import Column
 from ..score import margin
+from ..selection import Selection
 from ..softmax import with_temperature
 from ..solver.path import ChosenLambda, forced_l1, quick_effort
 from ..solver.solver import lower_bound
 from ..targets import Target
-from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection, gap_between
+from ..types import Float64Array, FloatArray, IntArray, Predictions, gap_between
 from .coverage import Coverage, Float32Array, Herd, herd, kernel_width, sample_references, unit_rows
 from .strategy import STRATEGIES, Base, Imbalance, Task, both_embeddings, make, strategy
 

@@ -24,9 +24,10 @@ from ..matrix.blocks import map_blocks, rows_per_block, smallest
 from ..matrix.open import Matrix
 from ..matrix.shards import Column, Rows
 from ..processes import one_blas_thread
+from ..selection import Selection
 from ..solver.program import Report, silent
 from ..targets import Ranges
-from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
+from ..types import Float64Array, FloatArray, IntArray, Predictions
 from .farthest_first import UNIT, Nearest, Start, measure, most_central
 from .strategy import Base, Task, added_distance, both_matrices, strategy
 

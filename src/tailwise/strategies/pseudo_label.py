@@ -18,10 +18,11 @@ from ..errors import BadInput
 from ..inputs import shown
 from ..matrix.blocks import smallest
 from ..matrix.shards import Column
+from ..selection import Selection
 from ..solver.path import find_lam, scale_of, score_spread, spread_of
 from ..solver.program import Program, Solution, certify
 from ..targets import Ranges
-from ..types import Float64Array, IntArray, Predictions, Selection
+from ..types import Float64Array, IntArray, Predictions
 from .strategy import Base, Task, strategy
 from .typiclust import Visits
 

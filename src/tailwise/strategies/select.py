@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +13,24 @@ from numpy.typing import ArrayLike
 
 from ..calibration import named_like, probabilities_of, trust_in, with_trust
 from ..errors import BadInput, MissingExtra
-from ..inputs import LARGEST_SCORE, class_names, in_row_order, per_class, per_row, real_array, shown
+from ..inputs import (
+    LARGEST_SCORE,
+    checked_names,
+    in_row_order,
+    per_class,
+    per_row,
+    real_array,
+    row_ids,
+    shown,
+    whole_number,
+)
+from ..inputs import class_names as column_names
 from ..matrix.npy import FileMatrix
 from ..matrix.open import TopK, as_matrix, open_proba
 from ..matrix.shards import Column, Rows, rows_on
+from ..processes import most_threads
 from ..score import SCORES, Score
+from ..selection import Selection
 from ..solver.path import (
     Balance,
     Sweep,
@@ -25,8 +40,20 @@ from ..solver.path import (
     score_scale,
 )
 from ..targets import PerClass, Target, l1_score
-from ..types import AnyMatrix, Float64Array, Predictions, Proba, Selection
-from .strategy import DEFAULT, STRATEGIES, WITHOUT_EMBEDDINGS, Task, by_cost, check_reads_no_labels, make, make_task
+from ..types import AnyMatrix, Float64Array, Predictions, Proba
+from .limits import Limits, Request, choose_within
+from .strategy import (
+    DEFAULT,
+    STRATEGIES,
+    WITHOUT_EMBEDDINGS,
+    ScoreStrategy,
+    Strategy,
+    Task,
+    by_cost,
+    check_reads_no_labels,
+    make,
+    make_task,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -36,20 +63,28 @@ SPARSE_SCORE = "margin"  # where only the largest probabilities are kept, distan
 
 
 def select(
-    proba: Proba,
+    proba: Proba | Predictions,
     budget: int,
     *,
-    strategy: str | None = None,
+    strategy: str | Strategy | None = None,
     score: str | ArrayLike | None = None,
     embeddings: AnyMatrix | None = None,
     labelled_embeddings: AnyMatrix | None = None,
     counts: PerClass = None,
     target: Target | PerClass = None,
     balance: Balance = "auto",
+    ids: object = None,
+    class_names: Sequence[Hashable] | None = None,
+    exclude: object = None,
+    mask: object = None,
+    include: object = None,
+    groups: object = None,
+    per_group: int = 1,
     logits: bool = False,
     gap: float = 1e-4,
     time_limit: float | None = None,
     seed: int = 0,
+    threads: int | None = None,
     engine: str = "local",
     shards: int | None = None,
     report: Callable[[str], None] | None = None,
@@ -65,27 +100,36 @@ def select(
     ----------
     proba: (N, C) softmax probabilities of the unlabelled pool, float16/32/64: an array, a tensor, a DataFrame, a
         numpy.memmap, a `TopK`, or a path or URL to .npy, .parquet, a folder of such, or a saved `TopK`
-        (docs/select.md).
+        (docs/select.md). `Predictions` for strategies that need more than embeddings.
     budget: how many images to choose.
-    strategy: a registered strategy (`tailwise strategies` lists them). For one with settings of its own, or one that
-        needs more than embeddings, use `tailwise.strategies.make`.
+    strategy: a registered strategy (`tailwise strategies` lists them), or one with settings of its own, made by
+        `tailwise.strategies.make`, which then brings balance, gap, time limit, engine and shards with it.
     score: a registered score ("entropy", "margin", "least-confidence"), or an array (N,), larger = more informative.
     embeddings: (N, d) what the model's last hidden layer says of the pool, in any form that `proba` may have.
     labelled_embeddings: (L, d) the same of the labelled images; may be left out where nothing is labelled.
     counts: (C,) labelled images per class so far; default none. A dict or a pandas Series goes by class name, where
-        `proba` is a DataFrame, or by class number; classes that it leaves out have none.
+        there are names, or by class number; classes that it leaves out have none.
     target: None: every class equally often in the labelled set (Eq. 4). An array (C,): wanted counts of this batch.
         A `Target`: any shares of the labelled set, or per-class ranges.
     balance: how strongly to balance. "auto" keeps the target where a strategy has quotas ("base": only a target that
         is given, else equally many per class), and with a score is λ = a tenth of the spread of the scores; a number is
         λ, 0 does not balance; "paper" is the paper's rule; "within 5%" is a wish: the smallest λ whose expected counts
         are that close to the target (docs/select.md).
+    ids: (N,) what the images are called, such as their file names; default the index of a DataFrame. Iterating over the
+        selection then gives ids, and `exclude` and `include` go by them.
+    class_names: (C,) the names of the classes; default the columns of a DataFrame.
+    exclude: images that cannot be picked, such as those that are labelled already: ids (rows without ids), or booleans.
+    mask: (N,) booleans instead of `exclude`: True for images that may be picked.
+    include: images that must be in the batch; they count towards the budget, and the others are chosen around them.
+    groups: (N,) the burst, video, patient or duplicate cluster of each image, by any name; None is a group of its own.
+    per_group: at most so many picks of each group.
     logits: whether `proba` and `labelled_proba` hold logits; they are turned into probabilities, in memory.
     gap: relative gap to stop at. Below 1e-4 the search tries several times harder.
     time_limit: seconds after which the best batch so far is returned. The only thing that can make two equal calls
         differ is a time limit that is hit.
     seed: equal seeds, equal picks, whatever the engine and the number of threads and shards.
-    engine: "local": this process, on all cores. "ray": the actors of a Ray cluster, which is started on this machine;
+    threads: how many CPUs to use on this machine; default all.
+    engine: "local": this process. "ray": the actors of a Ray cluster, which is started on this machine;
         "ray=host:port", or the address alone, joins one (docs/scale.md).
     shards: into how many parts the rows are cut; default one per node of the cluster.
     report: called with one line of text after each step of the solver.
@@ -97,42 +141,107 @@ def select(
     --------
     >>> import numpy as np
     >>> proba = np.array([[0.9, 0.1], [0.6, 0.4], [0.55, 0.45], [0.1, 0.9]])
-    >>> batch = select(proba, 2)
-    >>> batch.indices.tolist(), batch.status, batch.method
-    ([2, 1], 'optimal', 'base')
+    >>> batch = select(proba, 2, ids=["a.jpg", "b.jpg", "c.jpg", "d.jpg"], class_names=["owl", "kite"])
+    >>> list(batch), batch.status, batch.method
+    (['c.jpg', 'b.jpg'], 'optimal', 'base')
+    >>> batch.picks[0].reason
+    'uncertain between owl and kite; owl is 1 label short'
     """
     if strategy is not None and score is not None:
         raise BadInput(f"strategy is {shown(strategy)} and score is given as well; give one of them")
+    given = _predictions(proba, embeddings, labelled_embeddings)
     if logits:
-        given = as_matrix(proba, "proba")
-        proba = given[:] if isinstance(given, FileMatrix) else proba
-        proba = named_like(proba, probabilities_of(proba, "proba", logits=True))
+        whole = as_matrix(given.proba, "proba")
+        table = whole[:] if isinstance(whole, FileMatrix) else given.proba
+        given = replace(given, proba=named_like(table, probabilities_of(table, "proba", logits=True)))
         if labelled_proba is not None:
             softmax = probabilities_of(labelled_proba, "labelled_proba", logits=True)
             labelled_proba = named_like(labelled_proba, softmax)
-    matrix = open_proba(proba)
+    matrix = open_proba(given.proba)
+    size, classes = matrix.shape
+    names, known_ids = checked_names(class_names, given.proba, classes), row_ids(ids, given.proba, size)
     checked = None
     if labelled_proba is not None or labels is not None:
-        checked = trust_in(labelled_proba, labels, matrix.shape[1], class_names(proba))
-    if strategy is None and score is None and embeddings is None and isinstance(matrix, TopK):
+        checked = trust_in(labelled_proba, labels, classes, names)
+    if strategy is None and score is None and given.embeddings is None and isinstance(matrix, TopK):
         score = SPARSE_SCORE
-    asked: dict[str, Any] = {"counts": counts, "target": target, "seed": seed, "report": report}
-    solving: dict[str, Any] = {"gap": gap, "time_limit": time_limit}
+    own_scores = None
+    if score is not None and not isinstance(score, str):
+        own_scores = per_row(in_row_order(score, given.proba, "score"), "score", size)
+    request = Request(
+        np.arange(size), replace(given, proba=matrix), own_scores, whole_number(budget, "budget"),
+        None if counts is None else per_class(counts, "counts", classes, names),
+        None if target is None else Target.of(target).numbered(classes, names),
+    )  # fmt: skip
+    solving: dict[str, Any] = {"balance": balance, "gap": gap, "time_limit": time_limit}
+    place: dict[str, Any] = {"engine": engine, "shards": shards}
     if score is None:
-        name = strategy or (WITHOUT_EMBEDDINGS if embeddings is None else DEFAULT)
-        maker = make(name, balance=balance, engine=engine, shards=shards, **solving)
-        around = labelled_or_none(embeddings, labelled_embeddings, counts)
-        batch = maker.select(Predictions(proba, embeddings, around), budget, **asked)
+        around = labelled_or_none(given.embeddings, given.labelled_embeddings, request.counts)
+        request = replace(request, predictions=replace(request.predictions, labelled_embeddings=around))
+        chosen = _strategy(strategy, given.embeddings is not None, solving | place)
+        exact, choose = isinstance(chosen, ScoreStrategy), partial(_by_strategy, chosen, seed=seed, report=report)
     else:
-        with rows_on(matrix, engine, shards) as rows:
-            scores = in_row_order(score, proba, "score")
-            task, costs, scale = scored_task(rows, budget, scores, names=class_names(proba), **asked, **solving)
-            batch = by_cost(task, costs, balance, scale=scale, method=score if isinstance(score, str) else "scores")
+        exact, choose = True, partial(_by_score, score, seed=seed, report=report, **solving, **place)
+    with nullcontext() if threads is None else most_threads(whole_number(threads, "threads", least=1)):
+        if all(one is None for one in (exclude, mask, include, groups)):
+            batch = choose(request)
+        else:
+            limits = Limits.read(size, known_ids, exclude, mask, include, groups, per_group)
+            batch = choose_within(limits, request, choose, exact=exact)
+    chosen_ids = None if known_ids is None else tuple(known_ids[row] for row in batch.indices.tolist())
+    batch = replace(batch, ids=chosen_ids, class_names=names)
     if checked is None:
         return batch
     trust, held_out = checked
-    known = held_out if counts is None else per_class(counts, "counts", len(held_out), class_names(proba))
-    return with_trust(batch, trust, known)
+    return with_trust(batch, trust, held_out if request.counts is None else request.counts)
+
+
+def _predictions(proba: object, embeddings: AnyMatrix | None, labelled: AnyMatrix | None) -> Predictions:
+    """All that the model says of the pool in one place."""
+    if not isinstance(proba, Predictions):
+        return Predictions(proba, embeddings, labelled)  # type: ignore[arg-type] # checked when it is opened
+    if embeddings is not None or labelled is not None:
+        raise BadInput("embeddings are given as well as Predictions; put them into the Predictions")
+    return proba
+
+
+def _strategy(strategy: object, embedded: bool, settings: dict[str, Any]) -> Strategy:
+    """The strategy that is asked for, by name or ready-made, or the default."""
+    if strategy is None or isinstance(strategy, str):
+        return make(strategy or (DEFAULT if embedded else WITHOUT_EMBEDDINGS), **settings)
+    if not callable(getattr(strategy, "select", None)):
+        raise BadInput(f"strategy is {shown(strategy)}; give a name, or what tailwise.strategies.make returns")
+    usual = {"balance": "auto", "gap": 1e-4, "time_limit": None, "engine": "local", "shards": None}
+    if changed := [name for name, value in settings.items() if value != usual[name]]:
+        raise BadInput(f"{changed[0]} is given, but the strategy was made already; give it to strategies.make")
+    made: Strategy = strategy  # type: ignore[assignment] # it has a select
+    return made
+
+
+def _by_strategy(chosen: Strategy, part: Request, *, seed: int, report: Callable[[str], None] | None) -> Selection:
+    groups: dict[str, Any] = {} if part.groups is None else {"groups": part.groups}
+    return chosen.select(
+        part.predictions, part.budget, counts=part.counts, target=part.target, seed=seed, report=report, **groups
+    )
+
+
+def _by_score(
+    score: object,
+    part: Request,
+    *,
+    balance: Balance,
+    engine: str,
+    shards: int | None,
+    **asked: Any,  # noqa: ANN401 - what make_task takes
+) -> Selection:
+    """The program of the paper with a registered score, or with one's own scores."""
+    with rows_on(open_proba(part.predictions.proba), engine, shards) as rows:
+        task, costs, scale = scored_task(
+            rows, part.budget, score if part.scores is None else part.scores, counts=part.counts, target=part.target,
+            **asked,
+        )  # fmt: skip
+        method = score if isinstance(score, str) else "scores"
+        return by_cost(replace(task, groups=part.groups), costs, balance, scale=scale, method=method)
 
 
 def labelled_or_none(embeddings: object, labelled: AnyMatrix | None, counts: object) -> AnyMatrix | None:
@@ -231,7 +340,7 @@ def balance_path(
     with rows_on(open_proba(proba), engine, shards) as rows:
         task, costs, scale = scored_task(
             rows, budget, in_row_order(score, proba, "score"), counts=counts, target=target, seed=seed, report=report,
-            names=class_names(proba),
+            names=column_names(proba),
         )  # fmt: skip
         return _swept(task, costs, _checked(paper_grid(scale) if lams is None else lams))
 

@@ -30,6 +30,8 @@ from ..matrix.blocks import map_blocks, rows_per_block
 from ..matrix.open import Matrix, as_matrix, open_proba
 from ..matrix.shards import Column, Rows, rows_on, scan
 from ..score import SCORES, Score
+from ..selection import Selection
+from ..solver.constraints import solve_within
 from ..solver.path import (
     Balance,
     ChosenLambda,
@@ -42,10 +44,9 @@ from ..solver.path import (
     shortfalls,
     spread_of,
 )
-from ..solver.program import Effort, Program, Report, Solution, silent
-from ..solver.solver import solve
+from ..solver.program import Effort, Groups, Program, Report, Solution, silent
 from ..targets import PerClass, Ranges, Target
-from ..types import BoolArray, Float64Array, FloatArray, IntArray, Oracle, Predictions, Selection
+from ..types import BoolArray, Float64Array, FloatArray, IntArray, Oracle, Predictions
 
 CHECKED_BYTES = 4 << 20  # of embeddings looked at together for NaN and infinity
 
@@ -64,11 +65,12 @@ class Task:
     seed: int = 0
     report: Report = silent
     oracle: Oracle | None = None  # for strategies that read labels while they pick
+    groups: Groups | None = None  # of the rows, for strategies that are a score
     started: float = field(default_factory=time.perf_counter)
 
     def program(self, cost: Column, lam: float = 0.0) -> Program:
         """The selection problem for costs u."""
-        return Program(self.rows, cost, self.budget, lam, self.ranges)
+        return Program(self.rows, cost, self.budget, lam, self.ranges, self.groups)
 
     def find_lam(
         self, balance: Balance, picks_at: Callable[[float], IntArray], costs: Column, *, scale: float,
@@ -83,7 +85,7 @@ class Task:
     def selection(
         self, indices: IntArray, *, informativeness: float, balance: Balance, lam: ChosenLambda | float, method: str,
         status: str = "greedy", objective: float | None = None, bound: float = -np.inf, gap: float = np.inf,
-        hidden: float = 0.0, places: IntArray | None = None,
+        hidden: float = 0.0, places: IntArray | None = None, scores: Float64Array | None = None,
     ) -> Selection:  # fmt: skip
         """Assemble the answer; classes out of reach are looked for if balance was asked for, even if λ is then 0."""
         found = lam if isinstance(lam, ChosenLambda) else ChosenLambda(lam)
@@ -92,6 +94,7 @@ class Task:
         value = found.value * l1 - informativeness if objective is None else objective
         asked = parse_balance(balance) != 0
         unreachable = shortfalls(self.rows, self.budget, self.ranges, expected) if asked else ()
+        likeliest, probabilities = likeliest_two(self.rows, indices)
         note = found.note(l1 - forced_l1(self.ranges, self.budget, unreachable), self.budget)
         return Selection(
             indices=indices, objective=value, bound=bound, hidden=hidden,
@@ -100,18 +103,34 @@ class Task:
             counts_std=np.sqrt(self.rows.variance(indices)),
             informativeness=informativeness, l1=l1, seconds=time.perf_counter() - self.started,
             unreachable=unreachable, method=method, notes=(note,) if note else (),
-            places=places,
+            places=places, likeliest=likeliest, probabilities=probabilities, scores=scores,
         )  # fmt: skip
 
     def certified(
         self, solution: Solution, costs: Column, *, balance: Balance, lam: ChosenLambda | float, method: str
     ) -> Selection:
         """The answer from a solution of the program."""
+        scores = 0.0 - costs.at(solution.indices)
         return self.selection(
-            solution.indices, informativeness=-float(costs.at(solution.indices).sum()), balance=balance, lam=lam,
+            solution.indices, informativeness=float(scores.sum()), balance=balance, lam=lam,
             method=method, status=solution.status, objective=solution.objective, bound=solution.bound, gap=solution.gap,
-            hidden=solution.hidden,
+            hidden=solution.hidden, scores=scores,
         )  # fmt: skip
+
+
+def likeliest_two(rows: Rows, indices: IntArray) -> tuple[IntArray, Float64Array]:
+    """The two most probable classes of some rows, the likelier first, and their probabilities, (b, 2) each."""
+    classes, values = [np.empty((0, 2), np.int64)], [np.empty((0, 2))]
+    for start in range(0, len(indices), LIKELIEST_ROWS):
+        proba = rows.take(indices[start : start + LIKELIEST_ROWS])
+        first = proba.argmax(axis=1)[:, None]
+        largest = np.take_along_axis(proba, first, axis=1)
+        np.put_along_axis(proba, first, -1.0, axis=1)
+        second = proba.argmax(axis=1)[:, None]
+        classes.append(np.hstack([first, second]))
+        values.append(np.hstack([largest, np.take_along_axis(proba, second, axis=1)]))
+    width = min(2, rows.classes)
+    return np.concatenate(classes)[:, :width], np.concatenate(values)[:, :width]
 
 
 def make_task(
@@ -132,7 +151,7 @@ def make_task(
     if report is not None and not callable(report):
         raise BadInput(f"report is {shown(report)}; it must be a function that takes a line of text, or None")
     labelled = np.zeros(rows.classes) if counts is None else per_class(counts, "counts", rows.classes, names)
-    ranges = _as_target(target).resolve(labelled, size, names)
+    ranges = Target.of(target).resolve(labelled, size, names)
     task = Task(
         rows, size, labelled, ranges, target is not None, gap, time_limit, whole_number(seed, "seed"), report or silent
     )
@@ -142,12 +161,6 @@ def make_task(
 def checked_time_limit(limit: object) -> float | None:
     """Seconds, or None where there is no limit."""
     return None if limit is None else real_number(limit, "time_limit", "a number of seconds ≥ 0, or None", np.inf)
-
-
-def _as_target(target: object) -> Target:
-    if target is None:
-        return Target.uniform()
-    return target if isinstance(target, Target) else Target.counts(target)  # type: ignore[arg-type] # checked there
 
 
 class Strategy(Protocol):
@@ -166,6 +179,7 @@ class Strategy(Protocol):
         ...
 
 
+LIKELIEST_ROWS = 4_096  # read at a time
 STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
 DEFAULT = "boundary"  # where there are embeddings; docs/results/leaderboard says why
 WITHOUT_EMBEDDINGS = "base"
@@ -230,10 +244,11 @@ class Base(ABC):
     def select(
         self, predictions: Predictions, budget: int, *, counts: PerClass = None,
         target: Target | PerClass = None, seed: int = 0, report: Callable[[str], None] | None = None,
-        oracle: Oracle | None = None,
+        oracle: Oracle | None = None, groups: Groups | None = None,
     ) -> Selection:  # fmt: skip
         """Choose `budget` rows of the pool; `counts` and `target` are those of `tailwise.select`.
 
+        `groups` limit the picks further, where the strategy is a score (`tailwise.select` does it for any other).
         `oracle` gives the true classes of rows; only a strategy with `reads_labels` calls it, for its picks alone.
         """
         self._check_needs(predictions)
@@ -245,7 +260,7 @@ class Base(ABC):
                 gap=self.gap, time_limit=self.time_limit, seed=seed, report=report,
                 names=class_names(predictions.proba),
             )  # fmt: skip
-            return self.choose(replace(task, oracle=oracle), predictions, costs)
+            return self.choose(replace(task, oracle=oracle, groups=groups), predictions, costs)
 
     @abstractmethod
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
@@ -301,7 +316,7 @@ def by_cost(task: Task, costs: Column, balance: Balance, *, scale: float, method
     solution = sweep.found.get(lam.value) if not by_rule else None
     if solution is None:
         warm = sweep.nearest_duals(lam.value)
-        solution = solve(program.at(lam.value), effort, seed=task.seed, warm=warm, report=task.report)
+        solution = solve_within(program.at(lam.value), effort, seed=task.seed, warm=warm, report=task.report)
     return task.certified(solution, costs, balance=balance, lam=lam, method=method)
 
 

@@ -17,9 +17,10 @@ from ..errors import BadInput
 from ..inputs import MOST_CLASSES, real_array, real_number, whole_number
 from ..matrix.shards import Column
 from ..processes import one_blas_thread
+from ..selection import Selection
 from ..solver.path import scale_of, score_scale, score_spread
 from ..targets import Ranges
-from ..types import Float64Array, FloatArray, IntArray, Predictions, Selection
+from ..types import Float64Array, FloatArray, IntArray, Predictions
 from .strategy import Base, Task, both_embeddings, both_matrices, by_cost, strategy
 
 NEIGHBOURS = 20

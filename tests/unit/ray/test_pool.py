@@ -18,7 +18,7 @@ from tailwise.matrix.open import open_proba
 from tailwise.matrix.shards import Rows
 from tailwise.ray.cluster import Cluster
 from tailwise.ray.rows import RayBackend, ray_rows
-from tailwise.types import Selection
+from tailwise.selection import Selection
 
 
 def softmax_rows(size: int = 20_000, classes: int = 12, seed: int = 0) -> np.ndarray:

@@ -261,7 +261,7 @@ def test_places_are_what_is_balanced_at_the_borders() -> None:
         assert batch.places is not None
         assert batch.places[:2].tolist() == [0, 0]  # they have 30 and 20 labels already
         assert sorted((COUNTS + batch.places)[2:].tolist()) == [18, 19, 19]
-        assert "  places   0.0 0.0 " in repr(batch)
+        assert "  places     0   0 " in repr(batch)
         assert batch.to_dict()["places"] == batch.places.tolist()
     equally = tailwise.select(proba, 40, counts=COUNTS).places
     assert equally is not None
