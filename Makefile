@@ -5,7 +5,7 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 DOCS := .venv-docs/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
-SOURCES := src tests benchmarks
+SOURCES := src tests benchmarks examples
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two processes with one thread each, never more
 
 # Bytecode is stored: hundreds of tests start a Python of their own, which would otherwise compile the package each time.

@@ -97,6 +97,22 @@ def check_labels(inputs: Inputs, labels: IntArray, classes: int) -> None:
         raise BadInput(f"labels run from {labels.min()} to {labels.max()}, but there are {classes} classes")
 
 
+def fill_classes(proba: object, places: IntArray, classes: int) -> FloatArray:
+    """Probabilities of the classes that were seen (n, S), in the columns of all classes (n, C), 0 in the others.
+
+    >>> fill_classes(np.array([[0.25, 0.75]]), np.array([0, 2]), 3).tolist()
+    [[0.25, 0.0, 0.75]]
+    """
+    given = proba if isinstance(proba, np.ndarray) else np.asarray(proba)
+    if given.ndim != 2 or given.shape[1] != len(places):
+        raise BadInput(
+            f"predict_proba gives {given.shape} for {len(places)} classes; it must give one column for each of them"
+        )
+    full: FloatArray = np.zeros((len(given), classes), given.dtype if given.dtype.kind == "f" else np.float64)
+    full[:, places] = given
+    return full
+
+
 FORMAT = 1
 SETTINGS_FILE = "model.json"
 
