@@ -23,7 +23,6 @@ from ..learners import make_learner
 from ..learners.learner import Learner, Model
 from ..pools import Pool, Split, split
 from ..processes import one_blas_thread
-from ..selection import Selection
 from ..strategies import make
 from ..strategies.select import balance_path
 from ..strategies.strategy import Strategy
