@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import BadInput, MissingExtra
 from ..inputs import shown, whole_number
 from ..learners.learner import fill_classes
+from ..selection import Selection
 from ..strategies.select import select
 from ..strategies.strategy import DEFAULT, make
-from ..types import FloatArray, IntArray, Predictions, Selection
+from ..types import FloatArray, IntArray, Predictions
 
 if TYPE_CHECKING:
     from ..solver.path import Balance
