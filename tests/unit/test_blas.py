@@ -87,7 +87,7 @@ def test_selections_that_overlap_leave_the_number_of_threads_alone() -> None:
                 assert number == 0 or ended[number - 1].wait(timeout=120)
 
         assert number == 0 or inside[number - 1].wait(timeout=120)
-        tailwise.select(proba, 20, balance=0.5, seed=number, report=report, score="entropy")
+        tailwise.select(proba, 20, balance=0.5, gap=0.01, seed=number, report=report, score="entropy")
         ended[number].set()
 
     with ThreadPoolExecutor(6) as pool:

@@ -12,7 +12,7 @@ import pytest
 import tailwise
 from tailwise.matrix.blocks import flushes_subnormals
 
-SIZE, CLASSES, SMALL = 200, 2_000, 5e-5  # below 2^-14 a half is subnormal
+SIZE, CLASSES, SMALL = 200, 500, 6e-5  # below 2^-14 a half is subnormal
 
 CHILD = """
 import sys
@@ -29,7 +29,7 @@ print(*batch.indices.tolist(), batch.objective.hex(), batch.bound.hex())
 
 
 def halves() -> np.ndarray:
-    """Rows of which a tenth is in subnormal numbers, and rows that hold few of them."""
+    """Rows of which three hundredths are in subnormal numbers, and rows that hold few of them."""
     rng = np.random.default_rng(0)
     rows = np.full((SIZE, CLASSES), SMALL)
     rows[np.arange(SIZE), rng.integers(CLASSES, size=SIZE)] = 1 - (CLASSES - 1) * SMALL

@@ -56,7 +56,7 @@ def programs(draw: st.DrawFn) -> Program:
     return make_program(proba.astype(dtype), cost, budget, lam, Ranges(low, high))
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(programs())
 def test_bound_and_objective_enclose_the_brute_force_optimum(program: Program) -> None:
     optimum = brute_force(program)
