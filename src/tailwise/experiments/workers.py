@@ -22,8 +22,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from ..errors import TailwiseError, WorkersLost
 
 ATTEMPTS = 3
-POLL_SECONDS = 1.0  # seconds between looks at whether workers are alive
-END_SECONDS = 10.0  # seconds for a worker to end by itself
+POLL_SECONDS = 1.0  # between looks at whether workers are alive
+END_SECONDS = 10.0  # for a worker to end by itself
 
 Task = TypeVar("Task")
 Report: TypeAlias = Callable[[float, str], None]

@@ -152,6 +152,44 @@ def guess_format(path: Path) -> str:
     raise BadFile(f"the format of {kind}{path} is not recognised; name it: {', '.join(FORMATS)}")
 
 
+class FileFormat:
+    """A format that writes one file."""
+
+    suffix: str
+    suffixes: tuple[str, ...]  # of files that it reads
+    mark: bytes  # in the first bytes of the files that it writes
+
+    def recognises(self, sample: Sample) -> bool:
+        """A file with one of the usual endings."""
+        return sample.suffix in self.suffixes
+
+    def check(self, out: Path) -> None:
+        """Reject a place that cannot be written, or a file that we did not write."""
+        check_file(out, self.suffix, self.mark)
+
+
+def check_file(out: Path, suffix: str, ours: bytes) -> None:
+    """Reject a place that cannot be written, or a file that we did not write: `ours` must be in its first bytes."""
+    if out.suffix.lower() != suffix:
+        raise BadInput(f"cannot write {out.name!r}: its name must end in {suffix}")
+    try:
+        with open_regular(out) as file:
+            head = file.read(HEAD_BYTES)
+    except FileNotFoundError:
+        head = b""
+    except IsADirectoryError as error:
+        raise BadFile(f"cannot write {out}: there is a folder of that name") from error
+    except OSError as error:
+        raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
+    if not out.parent.is_dir():
+        raise BadFile(f"cannot write {out}: there is no folder {out.parent}; make it first")
+    if head and ours not in head:
+        raise BadFile(f"{out} is there already, and no export has written it; name another file or move it away")
+
+
+# Times, classes and images of records.
+
+
 def to_iso(at: int) -> str:
     """A time as text.
 
@@ -271,38 +309,3 @@ def stem_and_ending(path: str) -> tuple[str, str]:
     if not stem or not re.fullmatch(r"\w+", ending) or len(ending.encode()) > MOST_ENDING:
         return safe_name(name), ""
     return safe_name(stem), dot + ending
-
-
-class FileFormat:
-    """A format that writes one file."""
-
-    suffix: str
-    suffixes: tuple[str, ...]  # of files that it reads
-    mark: bytes  # in the first bytes of the files that it writes
-
-    def recognises(self, sample: Sample) -> bool:
-        """A file with one of the usual endings."""
-        return sample.suffix in self.suffixes
-
-    def check(self, out: Path) -> None:
-        """Reject a place that cannot be written, or a file that we did not write."""
-        check_file(out, self.suffix, self.mark)
-
-
-def check_file(out: Path, suffix: str, ours: bytes) -> None:
-    """Reject a place that cannot be written, or a file that we did not write: `ours` must be in its first bytes."""
-    if out.suffix.lower() != suffix:
-        raise BadInput(f"cannot write {out.name!r}: its name must end in {suffix}")
-    try:
-        with open_regular(out) as file:
-            head = file.read(HEAD_BYTES)
-    except FileNotFoundError:
-        head = b""
-    except IsADirectoryError as error:
-        raise BadFile(f"cannot write {out}: there is a folder of that name") from error
-    except OSError as error:
-        raise BadFile(f"cannot write {out}: {error.strerror or error}") from error
-    if not out.parent.is_dir():
-        raise BadFile(f"cannot write {out}: there is no folder {out.parent}; make it first")
-    if head and ours not in head:
-        raise BadFile(f"{out} is there already, and no export has written it; name another file or move it away")

@@ -187,10 +187,10 @@ class ClassesFile:
 
 def read_classes_file(path: Path) -> ClassesFile | None:
     """The file, if it is there and ours; a plain list of names from elsewhere gives their order alone."""
-    return from_text(read_text(path), str(path)) if path.is_file() else None
+    return parse_classes_file(read_text(path), str(path)) if path.is_file() else None
 
 
-def from_text(text: str, name: str) -> ClassesFile | None:
+def parse_classes_file(text: str, name: str) -> ClassesFile | None:
     """What the text of such a file says; None where it is another kind of JSON."""
     content = json_of(text, name)
     if isinstance(content, list) and all(isinstance(item, str) for item in content):

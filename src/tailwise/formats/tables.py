@@ -32,7 +32,16 @@ from .base import (
     label_format,
     to_iso,
 )
-from .reading import CLASSES_SUFFIX, CUT, ClassesFile, from_text, read_bytes, read_classes_file, read_text, text_of
+from .reading import (
+    CLASSES_SUFFIX,
+    CUT,
+    ClassesFile,
+    parse_classes_file,
+    read_bytes,
+    read_classes_file,
+    read_text,
+    text_of,
+)
 
 PLAIN = ("path", "label", "kind", "split", "annotator", "time", "model_version")
 LAST = "sha256"  # a row that was cut off shows here
@@ -305,7 +314,11 @@ class Parquet(FileFormat):
         cells = zip(*columns.values(), strict=True)
         rows = [(number, [_text(cell, path) for cell in row]) for number, row in enumerate(cells, start=1)]
         records = list(records_of(Table(str(path), list(columns), rows)))
-        about = from_text(text_of(metadata[METADATA_KEY], str(path)), str(path)) if METADATA_KEY in metadata else None
+        about = (
+            parse_classes_file(text_of(metadata[METADATA_KEY], str(path)), str(path))
+            if METADATA_KEY in metadata
+            else None
+        )
         return Loaded(records, [], all_classes(about.classes if about else (), records))
 
     def check(self, out: Path) -> None:

@@ -23,121 +23,6 @@ if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
 
-JPEG_KINDS = frozenset({"JPEG", "MPO"})
-PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}  # all others have 4
-WEBP_BYTES = 16  # per pixel: the frame, the one before, a copy as bytes, and the image
-COEFFICIENT_BYTES = 2  # of a JPEG
-START_OF_SCAN, STAND_ALONE = 0xDA, frozenset({0x01, *range(0xD0, 0xDA)})
-BITS, ORIENTATION, SAMPLES, ROWS_PER_STRIP, TILE_WIDTH, TILE_LENGTH = 258, 274, 277, 278, 322, 323  # tags of TIFF
-
-
-def image_bytes(image: ImageFile) -> int:
-    """Bytes of the decoded image at its present size, with what its decoder holds, except for a JPEG's scans."""
-    pixels = image.width * image.height
-    if image.format == "WEBP":
-        return WEBP_BYTES * pixels
-    needed = PIXEL_BYTES.get(image.mode, 4) * pixels
-    return needed + _tiff_bytes(image, needed) if image.format == "TIFF" else needed
-
-
-def scan_bytes(image: ImageFile, file: IO[bytes]) -> int:
-    """Bytes that the scans of a JPEG need before any pixel is made, at any scale; 0 where they come one by one."""
-    if image.format not in JPEG_KINDS:
-        return 0
-    layers: list[tuple[int, int, int, int]] = image.layer  # type: ignore[attr-defined]  # of a JPEG: id, h, v, table
-    if "progressive" not in image.info and _components_of_first_scan(file) == len(layers):
-        return 0
-    widest, tallest = max(layer[1] for layer in layers), max(layer[2] for layer in layers)
-    share = sum(layer[1] * layer[2] for layer in layers) / max(1, widest * tallest)
-    return int(COEFFICIENT_BYTES * share * image.width * image.height)
-
-
-def _components_of_first_scan(file: IO[bytes]) -> int:
-    """How many colour components a JPEG's first scan holds; 0 where the file is damaged."""
-    at = file.tell()
-    try:
-        file.seek(2)
-        while True:
-            prefix, marker = struct.unpack("BB", file.read(2))
-            while prefix == 0xFF and marker == 0xFF:  # fill bytes
-                (marker,) = struct.unpack("B", file.read(1))
-            if prefix != 0xFF:
-                return 0
-            if marker in STAND_ALONE:
-                continue
-            (length,) = struct.unpack(">H", file.read(2))
-            if marker == START_OF_SCAN:
-                (components,) = struct.unpack("B", file.read(1))
-                return int(components)
-            file.seek(max(0, length - 2), 1)
-    except struct.error:
-        return 0
-    finally:
-        file.seek(at)
-
-
-def _tiff_bytes(image: ImageFile, needed: int) -> int:
-    """A compressed strip or tile is unpacked as a whole; an image that is not upright is copied as it is turned."""
-    tags = image.tag_v2  # type: ignore[attr-defined]  # of a TIFF
-    turned = needed if tags.get(ORIENTATION, 1) != 1 else 0
-    if not image.tile or image.tile[0][0] != "libtiff":
-        return turned
-    bits = tags.get(BITS, (1,))
-    rows = tags.get(ROWS_PER_STRIP, image.height)
-    width = tags.get(TILE_WIDTH, image.width)
-    height = tags.get(TILE_LENGTH, rows if 0 < rows < image.height else image.height)
-    return int(turned + width * height * max(bits) * max(len(bits), tags.get(SAMPLES, 1)) // 8)
-
-
-MODES_16_BIT = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
-WHOLE_PIXELS = 1 << 24  # of an image that is converted at once, which takes at most a quarter of a gigabyte
-STRIP_PIXELS = 1 << 20
-WHITE = (255, 255, 255, 255)
-
-Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom
-
-
-def shrink(
-    image: Image, size: tuple[int, int], resample: Resampling, box: Box | None = None, reducing_gap: float | None = None
-) -> Image:  # fmt: skip
-    """A part of a loaded image (default: all of it), scaled and as RGB; see `PIL.Image.Image.resize`."""
-    from PIL import Image as pil
-
-    if image.mode in ("L", "RGB") and not image.has_transparency_data:
-        return image.resize(size, resample, box, reducing_gap).convert("RGB")
-    if image.width * image.height <= WHOLE_PIXELS:
-        return to_rgb(image).resize(size, resample, box, reducing_gap)
-    if image.mode == "1" or image.mode in MODES_16_BIT:
-        return _band(image, "R").resize(size, resample, box, reducing_gap).convert("RGB")
-    return pil.merge("RGB", [_band(image, band).resize(size, resample, box, reducing_gap) for band in "RGB"])
-
-
-def to_rgb(image: Image) -> Image:
-    """Every kind of pixel as RGB; what is transparent becomes white."""
-    from PIL import Image as pil
-
-    if image.mode in MODES_16_BIT:
-        deep = np.asarray(image).astype(np.uint32)
-        image = pil.fromarray(((deep + 128) // 257).astype(np.uint8))  # 65,535 is 255: Pillow would cut at 255
-    if not image.has_transparency_data:
-        return image.convert("RGB")
-    page = pil.new("RGBA", image.size, WHITE)  # what lies hidden under transparent pixels is arbitrary
-    page.alpha_composite(image.convert("RGBA"))
-    return page.convert("RGB")
-
-
-def _band(image: Image, band: str) -> Image:
-    """One colour of an image as RGB, converted strip by strip."""
-    from PIL import Image as pil
-
-    plane = pil.new("L", image.size)
-    rows = max(1, STRIP_PIXELS // image.width)
-    for start in range(0, image.height, rows):
-        strip = image.crop((0, start, image.width, min(start + rows, image.height)))
-        plane.paste(to_rgb(strip).getchannel(band), (0, start))
-    return plane
-
-
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
 MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV"}
 MOST_PIXELS = 89_478_485  # Pillow's own limit; ours, whatever its global setting is
@@ -147,6 +32,18 @@ ENDS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF"
 TAIL_BYTES = 4096  # some cameras pad their files with zeros
 QUALITY = 88  # of a JPEG for a page
 PNG_NOTES = {b"eXIf", b"tEXt", b"zTXt", b"iTXt"}  # the chunks that can hold an orientation
+JPEG_KINDS = frozenset({"JPEG", "MPO"})
+PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}  # all others have 4
+WEBP_BYTES = 16  # per pixel: the frame, the one before, a copy as bytes, and the image
+COEFFICIENT_BYTES = 2  # of a JPEG
+START_OF_SCAN, STAND_ALONE = 0xDA, frozenset({0x01, *range(0xD0, 0xDA)})
+BITS, ORIENTATION, SAMPLES, ROWS_PER_STRIP, TILE_WIDTH, TILE_LENGTH = 258, 274, 277, 278, 322, 323  # tags of TIFF
+MODES_16_BIT = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
+WHOLE_PIXELS = 1 << 24  # of an image that is converted at once, which takes at most a quarter of a gigabyte
+STRIP_PIXELS = 1 << 20
+WHITE = (255, 255, 255, 255)
+
+Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,3 +271,108 @@ def _upright(image: Image, orientation: int) -> Image:
         8: Transpose.ROTATE_90,
     }
     return image.transpose(turns[orientation]) if orientation in turns else image
+
+
+# Scaling.
+
+
+def shrink(
+    image: Image, size: tuple[int, int], resample: Resampling, box: Box | None = None, reducing_gap: float | None = None
+) -> Image:  # fmt: skip
+    """A part of a loaded image (default: all of it), scaled and as RGB; see `PIL.Image.Image.resize`."""
+    from PIL import Image as pil
+
+    if image.mode in ("L", "RGB") and not image.has_transparency_data:
+        return image.resize(size, resample, box, reducing_gap).convert("RGB")
+    if image.width * image.height <= WHOLE_PIXELS:
+        return to_rgb(image).resize(size, resample, box, reducing_gap)
+    if image.mode == "1" or image.mode in MODES_16_BIT:
+        return _band(image, "R").resize(size, resample, box, reducing_gap).convert("RGB")
+    return pil.merge("RGB", [_band(image, band).resize(size, resample, box, reducing_gap) for band in "RGB"])
+
+
+def to_rgb(image: Image) -> Image:
+    """Every kind of pixel as RGB; what is transparent becomes white."""
+    from PIL import Image as pil
+
+    if image.mode in MODES_16_BIT:
+        deep = np.asarray(image).astype(np.uint32)
+        image = pil.fromarray(((deep + 128) // 257).astype(np.uint8))  # 65,535 is 255: Pillow would cut at 255
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    page = pil.new("RGBA", image.size, WHITE)  # what lies hidden under transparent pixels is arbitrary
+    page.alpha_composite(image.convert("RGBA"))
+    return page.convert("RGB")
+
+
+def _band(image: Image, band: str) -> Image:
+    """One colour of an image as RGB, converted strip by strip."""
+    from PIL import Image as pil
+
+    plane = pil.new("L", image.size)
+    rows = max(1, STRIP_PIXELS // image.width)
+    for start in range(0, image.height, rows):
+        strip = image.crop((0, start, image.width, min(start + rows, image.height)))
+        plane.paste(to_rgb(strip).getchannel(band), (0, start))
+    return plane
+
+
+# How much memory decoding takes.
+
+
+def image_bytes(image: ImageFile) -> int:
+    """Bytes of the decoded image at its present size, with what its decoder holds, except for a JPEG's scans."""
+    pixels = image.width * image.height
+    if image.format == "WEBP":
+        return WEBP_BYTES * pixels
+    needed = PIXEL_BYTES.get(image.mode, 4) * pixels
+    return needed + _tiff_bytes(image, needed) if image.format == "TIFF" else needed
+
+
+def scan_bytes(image: ImageFile, file: IO[bytes]) -> int:
+    """Bytes that the scans of a JPEG need before any pixel is made, at any scale; 0 where they come one by one."""
+    if image.format not in JPEG_KINDS:
+        return 0
+    layers: list[tuple[int, int, int, int]] = image.layer  # type: ignore[attr-defined]  # of a JPEG: id, h, v, table
+    if "progressive" not in image.info and _components_of_first_scan(file) == len(layers):
+        return 0
+    widest, tallest = max(layer[1] for layer in layers), max(layer[2] for layer in layers)
+    share = sum(layer[1] * layer[2] for layer in layers) / max(1, widest * tallest)
+    return int(COEFFICIENT_BYTES * share * image.width * image.height)
+
+
+def _components_of_first_scan(file: IO[bytes]) -> int:
+    """How many colour components a JPEG's first scan holds; 0 where the file is damaged."""
+    at = file.tell()
+    try:
+        file.seek(2)
+        while True:
+            prefix, marker = struct.unpack("BB", file.read(2))
+            while prefix == 0xFF and marker == 0xFF:  # fill bytes
+                (marker,) = struct.unpack("B", file.read(1))
+            if prefix != 0xFF:
+                return 0
+            if marker in STAND_ALONE:
+                continue
+            (length,) = struct.unpack(">H", file.read(2))
+            if marker == START_OF_SCAN:
+                (components,) = struct.unpack("B", file.read(1))
+                return int(components)
+            file.seek(max(0, length - 2), 1)
+    except struct.error:
+        return 0
+    finally:
+        file.seek(at)
+
+
+def _tiff_bytes(image: ImageFile, needed: int) -> int:
+    """A compressed strip or tile is unpacked as a whole; an image that is not upright is copied as it is turned."""
+    tags = image.tag_v2  # type: ignore[attr-defined]  # of a TIFF
+    turned = needed if tags.get(ORIENTATION, 1) != 1 else 0
+    if not image.tile or image.tile[0][0] != "libtiff":
+        return turned
+    bits = tags.get(BITS, (1,))
+    rows = tags.get(ROWS_PER_STRIP, image.height)
+    width = tags.get(TILE_WIDTH, image.width)
+    height = tags.get(TILE_LENGTH, rows if 0 < rows < image.height else image.height)
+    return int(turned + width * height * max(bits) * max(len(bits), tags.get(SAMPLES, 1)) // 8)

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 20
 ENCRYPTED = 0x1
+SILENCE_SECONDS = 60.0  # without a byte, after which a download fails
+NOTHING_LEFT = 416  # the status of a range that starts at the end of the file
+MEGABYTE = 1e6
+LOCK_POLL = 0.05  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +186,7 @@ class _Metered(io.BytesIO):
         return block
 
 
-PATIENCE = 60.0  # seconds without a byte
-NOTHING_LEFT = 416  # the status of a range that starts at the end of the file
-MEGABYTE = 1e6
-LOCK_POLL = 0.05  # seconds
+# Downloads.
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,7 @@ def _receive(url: str, part: Path, most_bytes: int, report: Progress) -> None:
     have = part.stat().st_size if part.exists() else 0
     request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:
+        with urlopen(request, timeout=SILENCE_SECONDS) as answer:
             have = have if answer.headers.get("Content-Range", "").startswith(f"bytes {have}-") else 0
             with part.open("ab" if have else "wb") as file:
                 file.writelines(_blocks(answer, have, most_bytes, report))

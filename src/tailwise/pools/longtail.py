@@ -14,6 +14,14 @@ import numpy as np
 from ..errors import BadInput, PoolExhausted
 from ..types import IntArray
 
+Profile: TypeAlias = Literal["step", "exponential", "none"]
+Draw: TypeAlias = Literal["uniform", "pool"]
+PROFILES = ("step", "exponential", "none")
+DRAWS = ("uniform", "pool")
+
+
+# How many images each class keeps, and which.
+
 
 def step_profile(counts: IntArray, factor: float, tail: IntArray | None = None) -> IntArray:
     """Tail classes keep the fraction `factor`, the others all; the tail is classes C/2..C−1 unless given.
@@ -71,10 +79,7 @@ def _check_factor(factor: float) -> None:
         raise BadInput(f"imbalance factor is {factor:g}; it must lie in (0, 1], where 1 is balanced")
 
 
-Profile: TypeAlias = Literal["step", "exponential", "none"]
-Draw: TypeAlias = Literal["uniform", "pool"]
-PROFILES = ("step", "exponential", "none")
-DRAWS = ("uniform", "pool")
+# The start of an experiment.
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ CLOTHES = (
 )  # fmt: skip
 UNSIGNED_BYTES = 0x08
 MOST_BYTES = 1 << 30
+BRIGHTEST = 16.0  # of a pixel of the digits
+TEST_PER_CLASS = 40
+SPLIT_SEED = 0  # which digits are tested on is part of the data set, not of an experiment
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +111,7 @@ def _find(folder: Path, prefix: str, rest: str, name: str) -> Path:
     raise BadFile(f"no {name} at {folder}: {official} or {official}.gz is missing; put the four IDX files there")
 
 
-BRIGHTEST = 16.0
-TEST_PER_CLASS = 40
-SPLIT_SEED = 0  # which digits are tested on is part of the data set, not of an experiment
+# The digits of scikit-learn.
 
 
 def load_digits() -> LabelledImages:

@@ -24,6 +24,12 @@ from .pool import POOLS, LabelledImages, Pool
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 NAMES_BYTES = 1 << 16
+TINY_FOLDER = "tiny-imagenet-200"
+TINY_URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
+TINY_SIDE = 64
+
+
+# CIFAR-10 and CIFAR-100.
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +197,7 @@ def _names(content: bytes, classes: int, path: Path, file: str) -> tuple[str, ..
     return names
 
 
-TINY_FOLDER = "tiny-imagenet-200"
-TINY_URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
-TINY_SIDE = 64
+# Tiny ImageNet.
 
 
 @POOLS.register("tiny-imagenet")
