@@ -105,7 +105,9 @@ def first_set(
     for left in (3, 2, 1):
         rest = np.setdiff1d(np.arange(len(labels)), chosen)
         model = LinearLearner().fit(features[chosen], labels[chosen], classes=classes, seed=0)
-        batch = make("margin").select(Predictions(model.predict_proba(features[rest])), (size - len(chosen)) // left)
+        batch = make("margin", balance=0).select(
+            Predictions(model.predict_proba(features[rest])), (size - len(chosen)) // left
+        )
         chosen = np.concatenate([chosen, rest[batch.indices]])
     return chosen
 
@@ -134,7 +136,7 @@ def _marks(
     proba = calibration.apply(raw).astype(np.float64)
     proba /= proba.sum(axis=1, keepdims=True)
     classes = len(counts)
-    batch = make("margin").select(Predictions(proba), BATCH, counts=counts)
+    batch = make("margin", balance=0).select(Predictions(proba), BATCH, counts=counts)
     real = np.bincount(truth[batch.indices], minlength=classes)
     own = proba[np.arange(len(truth)), truth]
     estimate = chance = np.nan

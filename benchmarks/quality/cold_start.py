@@ -99,7 +99,7 @@ def first_batch(train: LabelledImages, start: str, budget: int, seed: int) -> In
     name, axes = STARTS[start]
     points = np.asarray(train.inputs)
     short, _ = main_axes(points, points[:0], axes)
-    return make(name).select(cold_start(short, classes=train.classes), budget, seed=seed).indices
+    return make(name, balance=0).select(cold_start(short, classes=train.classes), budget, seed=seed).indices
 
 
 def measure(folder: Path, source: Source, starts: Sequence[str], rounds: int, seed: int) -> list[Row]:

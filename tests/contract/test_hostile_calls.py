@@ -297,7 +297,7 @@ CALLS: dict[str, Call] = {
         for name in ("score", "counts", "target", "lams", "seed", "engine", "shards", "report")
     },
     "make": lambda v: make(v),
-    "predictions": lambda v: make("random").select(v, BUDGET),
+    "predictions": lambda v: make("random", balance=0).select(v, BUDGET),
     "target shares": lambda v: select(target=Target.shares(v)),
     "target counts": lambda v: select(target=Target.counts(v)),
     "target low": lambda v: select(target=Target.ranges(low=v)),
@@ -334,8 +334,8 @@ CALLS: dict[str, Call] = {
     "margin": lambda v: tailwise.score.margin(v).shape,
     "least_confidence": lambda v: tailwise.score.least_confidence(v).shape,
     "bald": lambda v: tailwise.score.bald(v),
-    "oracle": lambda v: make("galaxy").select(PREDICTIONS, BUDGET, oracle=v),
-    "what an oracle answers": lambda v: make("galaxy").select(PREDICTIONS, BUDGET, oracle=lambda _: v),
+    "oracle": lambda v: make("galaxy", balance=0).select(PREDICTIONS, BUDGET, oracle=v),
+    "what an oracle answers": lambda v: make("galaxy", balance=0).select(PREDICTIONS, BUDGET, oracle=lambda _: v),
     "cold_start embeddings": lambda v: cold_start(v, classes=3),
     "cold_start classes": lambda v: cold_start(np.ones((SIZE, 2)), classes=v),
     "read_experiment": lambda v: read_experiment(v),
@@ -359,7 +359,7 @@ def test_a_hostile_setting_of_a_strategy_is_rejected(name: str, faults: Faults) 
 
 
 def chosen_with(name: str, settings: dict[str, Any]) -> tailwise.Selection:
-    return make(name, **settings).select(PREDICTIONS, BUDGET, oracle=oracle)
+    return make(name, balance=0, **settings).select(PREDICTIONS, BUDGET, oracle=oracle)
 
 
 def oracle(rows: np.ndarray) -> np.ndarray:

@@ -152,24 +152,29 @@ def test_a_rule_finds_a_lambda_for_every_strategy(name: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_BALANCE))
-@pytest.mark.parametrize("balance", [1.0, "auto"])
+@pytest.mark.parametrize("balance", [1.0, "paper"])
 def test_a_strategy_without_a_balanced_form_says_so(name: str, balance: object) -> None:
     with pytest.raises(BadInput, match=f"{name} has no balanced form"):
         make(name, balance=balance)
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_every_strategy_balances_by_default_as_select_does(name: str) -> None:
+    assert make(name) == make(name, balance="auto")
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if STRATEGIES[name].reads_labels])
 @pytest.mark.parametrize("oracle", [None, 7])
 def test_a_strategy_that_reads_labels_asks_for_an_oracle(name: str, oracle: object) -> None:
     with pytest.raises(BadInput, match=f"strategy '{name}' reads the label of each pick .* oracle is {oracle}"):
-        make(name).select(predictions(), BUDGET, oracle=oracle)
+        make(name, balance=0).select(predictions(), BUDGET, oracle=oracle)
 
 
 def test_unknown_names_and_settings_are_refused() -> None:
     with pytest.raises(UnknownName, match="did you mean 'kcenter'"):
-        make("k-center")
+        make("k-center", balance=0)
     with pytest.raises(BadInput, match="no setting 'lamda'"):
-        make("entropy", lamda=1.0)
+        make("entropy", balance=0, lamda=1.0)
     with pytest.raises(BadInput, match="balance"):
         make("entropy", balance=-1)
 
@@ -185,13 +190,13 @@ def test_unknown_names_and_settings_are_refused() -> None:
 )
 def test_embeddings_that_do_not_fit_are_refused(change: dict, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        make("kcenter").select(replace(predictions(), **change), BUDGET)
+        make("kcenter", balance=0).select(replace(predictions(), **change), BUDGET)
 
 
 def test_dropout_passes_that_do_not_fit_are_refused() -> None:
     for bad in (np.zeros((SIZE, CLASSES)), np.zeros((3, SIZE, 2)), np.full((2, SIZE, CLASSES), np.nan)):
         with pytest.raises(BadInput, match="mc_proba"):
-            make("bald").select(replace(predictions(), mc_proba=bad), BUDGET)
+            make("bald", balance=0).select(replace(predictions(), mc_proba=bad), BUDGET)
 
 
 def test_every_strategy_has_a_title_of_its_own() -> None:

@@ -157,7 +157,7 @@ NEEDED = {"proba": "entropy", "embeddings": "kcenter", "labelled_embeddings": "c
 def choose(**changed: Any) -> list[int]:  # noqa: ANN401 - see above
     name = NEEDED.get(next(iter(changed)), "vaal")
     predictions = tailwise.Predictions(**(PREDICTIONS | changed))
-    return tailwise.strategies.make(name).select(predictions, 5).indices.tolist()
+    return tailwise.strategies.make(name, balance=0).select(predictions, 5).indices.tolist()
 
 
 @pytest.mark.parametrize("field", PREDICTIONS)

@@ -42,7 +42,7 @@ def test_the_standard_deviation_is_the_same_on_shards(dtype: type[np.floating]) 
 def test_every_strategy_says_it_and_an_empty_batch_has_none() -> None:
     proba, _ = pool(20)
     for name in ("random", "margin", "least-confidence"):
-        batch = tailwise.strategies.make(name).select(tailwise.Predictions(proba), 5)
+        batch = tailwise.strategies.make(name, balance=0).select(tailwise.Predictions(proba), 5)
         own = proba[batch.indices]
         np.testing.assert_allclose(batch.counts_std, np.sqrt((own * (1 - own)).sum(axis=0)))
     assert tailwise.select(proba, 0, score="entropy").counts_std.tolist() == [0, 0, 0, 0]

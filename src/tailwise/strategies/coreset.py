@@ -375,7 +375,7 @@ class CoreSet(Base):
         whole_number(self.outliers, "outliers")
         if self.max_steps is not None:
             whole_number(self.max_steps, "max_steps", but=", or None", most=MOST_STEPS)
-        if parse_balance(self.balance) != 0.0:
+        if parse_balance(self.balance) not in (0.0, "auto"):
             raise BadInput(
                 "coreset has no balanced form: it chooses all centres at once by their radius alone; "
                 "use kcenter with balance instead"

@@ -183,7 +183,7 @@ def read_batch(task: Task, orders: ClassOrders, costs: Column, method: str) -> S
 
 def reject_balance(name: str, balance: float | str) -> None:
     """Reject λ > 0 for a method that goes by true labels."""
-    if parse_balance(balance) != 0.0:
+    if parse_balance(balance) not in (0.0, "auto"):
         raise BadInput(
             f"{name} has no balanced form: the labels that it reads, not expected counts, decide what it picks next; "
             "use base with balance instead"

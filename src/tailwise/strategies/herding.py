@@ -241,7 +241,7 @@ class Refine(Base):
             for _ in range(self.batches):
                 rows = np.sort(rng.choice(pool, size, replace=False))
                 seed = int(rng.integers(2**32))
-                batch = make(name).select(
+                batch = make(name, balance=0.0).select(
                     part(task, embedded, labelled, rows), task.budget, counts=task.counts, seed=seed
                 )
                 kept[rows[batch.indices]] = True

@@ -217,7 +217,7 @@ def check_reads_no_labels(name: str) -> None:
 class Base(ABC):
     """Settings and checks that every strategy shares."""
 
-    balance: Balance = 0.0
+    balance: Balance = "auto"
     gap: float = 1e-4
     time_limit: float | None = None
     engine: str = "local"

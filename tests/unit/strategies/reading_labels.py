@@ -30,7 +30,7 @@ class Case:
         )
 
     def select(self, name: str, budget: int, seed: int = 0) -> list[int]:
-        made = tailwise.strategies.make(name)
+        made = tailwise.strategies.make(name, balance=0)
         return made.select(self.predictions, budget, seed=seed, oracle=self.oracle).indices.tolist()
 
     def order(self, cls: int) -> list[int]:

@@ -73,7 +73,7 @@ def test_distances_of_confident_images_keep_their_precision() -> None:
 
 def test_informativeness_is_the_sum_of_the_distances_to_earlier_picks() -> None:
     given = make_predictions(1)
-    batch = make("badge").select(given, 5)
+    batch = make("badge", balance=0).select(given, 5)
     g, picks = literal_gradients(given), batch.indices.tolist()
     far = [
         min(np.linalg.norm(g[i] - g[j]) for j in picks[:t]) if t else np.linalg.norm(g[i]) for t, i in enumerate(picks)
@@ -85,7 +85,7 @@ def test_copies_of_a_pick_are_drawn_last() -> None:
     base = make_predictions(2, size=6)
     copies = tailwise.Predictions(np.repeat(base.proba, 10, axis=0), np.repeat(base.embeddings, 10, axis=0))
     for seed in range(5):
-        batch = make("badge").select(copies, 6, seed=seed)
+        batch = make("badge", balance=0).select(copies, 6, seed=seed)
         assert sorted((batch.indices // 10).tolist()) == list(range(6))
 
 

@@ -68,7 +68,7 @@ def test_in_class_order_picks_are_those_of_the_literal_algorithm(
     counts: list[int], budget: int, seed: int, *, ties: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proba = softmax(seed, ties=ties)
-    strategy = make("base", conflicts="class-order", copies=True)
+    strategy = make("base", balance=0, conflicts="class-order", copies=True)
     batch = strategy.select(tailwise.Predictions(proba), budget, counts=counts)
     assert batch.indices.tolist() == literal_base(proba, counts, budget)
     assert batch.status == "greedy"
@@ -88,7 +88,7 @@ def test_exact_picks_have_the_least_total_distance(
 ) -> None:
     monkeypatch.setattr(balanced_boundary, "SPARE", spare)
     proba = softmax(seed, ties=ties)
-    batch = make("base", copies=True).select(tailwise.Predictions(proba), budget, counts=counts)
+    batch = make("base", balance=0, copies=True).select(tailwise.Predictions(proba), budget, counts=counts)
     quota = equal_quotas(proba, counts, budget)
     least = least_total(proba, quota)
     assert batch.objective == pytest.approx(least)
@@ -101,7 +101,9 @@ def test_the_exact_way_is_never_farther_than_class_order_and_sometimes_nearer() 
     nearer = 0
     for seed in range(10):
         given = tailwise.Predictions(softmax(seed))
-        exact, published = (make("base", conflicts=how).select(given, 25) for how in balanced_boundary.CONFLICTS)
+        exact, published = (
+            make("base", balance=0, conflicts=how).select(given, 25) for how in balanced_boundary.CONFLICTS
+        )
         assert exact.objective <= published.objective + 1e-9
         nearer += exact.objective < published.objective - 1e-6
     assert nearer > 5
@@ -112,7 +114,7 @@ def test_few_rows_are_proved_to_be_enough_by_prices() -> None:
     proba = np.vstack(
         [np.full((200, 4), 0.25) + np.arange(200)[:, None] * [3e-5, -1e-5, -1e-5, -1e-5], softmax(0, 100, 4)]
     )
-    batch = make("base").select(tailwise.Predictions(proba), 160)
+    batch = make("base", balance=0).select(tailwise.Predictions(proba), 160)
     assert batch.objective == pytest.approx(least_total(proba, [40] * 4))
 
 
@@ -141,7 +143,7 @@ def test_each_image_is_picked_once_before_copies_come_and_the_batch_is_the_best_
 ) -> None:
     monkeypatch.setattr(balanced_boundary, "SPARE", spare)
     proba = with_copies(seed)
-    batch = make("base").select(tailwise.Predictions(proba), budget)
+    batch = make("base", balance=0).select(tailwise.Predictions(proba), budget)
     levels = np.array(copies_before(proba))
     full = max(level for level in range(7) if (levels < level).sum() <= budget)  # levels that are in it as a whole
     assert set(np.flatnonzero(levels < full)) <= set(batch.indices.tolist()) <= set(np.flatnonzero(levels <= full))
@@ -166,7 +168,7 @@ def test_in_class_order_too_the_image_that_was_taken_least_comes_first(budget: i
             left = [i for i in range(len(proba)) if i not in picks]
             picks.append(min(left, key=lambda i: (taken[tuple(proba[i])], distance(proba[i], cls), i)))
             taken[tuple(proba[picks[-1]])] += 1
-    batch = make("base", conflicts="class-order").select(tailwise.Predictions(proba), budget)
+    batch = make("base", balance=0, conflicts="class-order").select(tailwise.Predictions(proba), budget)
     assert batch.indices.tolist() == picks
 
 
@@ -175,13 +177,13 @@ def test_in_class_order_too_the_image_that_was_taken_least_comes_first(budget: i
 def test_copies_never_fill_a_batch(conflicts: str, dtype: type) -> None:
     images = np.random.default_rng(3).dirichlet(np.full(10, 0.4), size=100)
     pool = images.repeat(20, axis=0).astype(dtype)
-    batch = make("base", conflicts=conflicts).select(tailwise.Predictions(pool), 40)
+    batch = make("base", balance=0, conflicts=conflicts).select(tailwise.Predictions(pool), 40)
     assert len(set((batch.indices // 20).tolist())) == 40
     assert (batch.indices % 20 == 0).all()  # the first of its copies
-    alone = make("base", conflicts=conflicts).select(tailwise.Predictions(images.astype(dtype)), 40)
+    alone = make("base", balance=0, conflicts=conflicts).select(tailwise.Predictions(images.astype(dtype)), 40)
     assert (batch.indices // 20).tolist() == alone.indices.tolist()
     assert batch.objective == pytest.approx(alone.objective)
-    published = make("base", conflicts=conflicts, copies=True).select(tailwise.Predictions(pool), 40)
+    published = make("base", balance=0, conflicts=conflicts, copies=True).select(tailwise.Predictions(pool), 40)
     assert len(set((published.indices // 20).tolist())) < 10
 
 
@@ -190,7 +192,7 @@ def test_copies_may_differ_by_the_rounding_errors_of_a_network() -> None:
     logits = rng.normal(size=(100, 10)).repeat(20, axis=0)
     logits += 1e-7 * rng.normal(size=logits.shape)
     pool = (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)).astype(np.float32)
-    batch = make("base").select(tailwise.Predictions(pool), 40)
+    batch = make("base", balance=0).select(tailwise.Predictions(pool), 40)
     assert len(set((batch.indices // 20).tolist())) == 40
     assert batch.status == "optimal"
 
@@ -201,7 +203,7 @@ def test_without_copies_in_the_pool_the_picks_are_those_of_the_published_method(
     for seed in range(4):
         given = tailwise.Predictions(softmax(seed, size=3_000, classes=classes))
         ours, published = (
-            make("base", conflicts=conflicts, copies=copies).select(given, 120) for copies in (False, True)
+            make("base", balance=0, conflicts=conflicts, copies=copies).select(given, 120) for copies in (False, True)
         )
         assert ours.indices.tolist() == published.indices.tolist()
 
@@ -214,8 +216,8 @@ def test_a_pool_of_a_hundred_copies_each_is_certified_and_read_a_few_times(monke
     monkeypatch.setattr(
         Rows, "nearest_borders", lambda self, *asked: reads.append(asked) or nearest_borders(self, *asked)
     )
-    batch = make("base").select(tailwise.Predictions(pool), 240)
-    alone = make("base").select(tailwise.Predictions(images.astype(np.float32)), 240)
+    batch = make("base", balance=0).select(tailwise.Predictions(pool), 240)
+    alone = make("base", balance=0).select(tailwise.Predictions(images.astype(np.float32)), 240)
     assert batch.indices.tolist() == alone.indices.tolist()
     assert batch.gap <= 1e-3
     assert len(reads) <= 2 + 1  # of the large pool, and one of the small one
@@ -247,7 +249,7 @@ def test_auto_looks_at_equally_many_of_each_class_unless_a_target_is_given() -> 
     batch = make("base", balance="auto").select(given, 40, counts=counts)
     assert batch.places.tolist() == [8, 8, 8, 8, 8]
     assert batch.lam == 0.0
-    assert batch.indices.tolist() == make("base").select(given, 40, counts=counts).indices.tolist()
+    assert batch.indices.tolist() == make("base", balance=0).select(given, 40, counts=counts).indices.tolist()
     for target in (Target.uniform(), Target.paper(), [4, 4, 4, 4, 24]):
         kept = make("base", balance="auto").select(given, 40, counts=counts, target=target)
         assert kept.places.tolist() != batch.places.tolist()
@@ -270,14 +272,14 @@ def test_auto_keeps_the_quotas_of_a_target_and_reports_a_lambda_that_nearly_does
 
 def test_classes_that_the_model_does_not_know_get_nothing() -> None:
     proba = np.hstack([softmax(1), np.zeros((70, 2))])
-    batch = make("base").select(tailwise.Predictions(proba), 20, counts=[0] * 7)
-    plain = make("base").select(tailwise.Predictions(proba[:, :5]), 20)
+    batch = make("base", balance=0).select(tailwise.Predictions(proba), 20, counts=[0] * 7)
+    plain = make("base", balance=0).select(tailwise.Predictions(proba[:, :5]), 20)
     assert batch.indices.tolist() == plain.indices.tolist()
 
 
 @pytest.mark.parametrize("conflicts", balanced_boundary.CONFLICTS)
 def test_edge_cases(conflicts: str) -> None:
-    base = make("base", conflicts=conflicts)
+    base = make("base", balance=0, conflicts=conflicts)
     one_class, certain = np.ones((6, 1)), np.eye(3)[np.arange(9) % 3]
     assert base.select(tailwise.Predictions(one_class), 4).indices.tolist() == [0, 1, 2, 3]
     assert len(set(base.select(tailwise.Predictions(certain), 5).indices.tolist())) == 5
@@ -292,7 +294,9 @@ def test_picks_are_the_same_for_any_number_of_shards(conflicts: str, *, copied: 
     if copied:
         proba = np.tile(proba[:100], (7, 1))
     picks = [
-        make("base", conflicts=conflicts, shards=shards).select(tailwise.Predictions(proba), 60).indices.tolist()
+        make("base", balance=0, conflicts=conflicts, shards=shards)
+        .select(tailwise.Predictions(proba), 60)
+        .indices.tolist()
         for shards in (1, 3)
     ]
     assert picks[0] == picks[1]
@@ -300,8 +304,8 @@ def test_picks_are_the_same_for_any_number_of_shards(conflicts: str, *, copied: 
 
 def test_what_it_cannot_use_is_rejected() -> None:
     with pytest.raises(BadInput, match="conflicts is 'random'; it must be one of 'exact', 'class-order'"):
-        make("base", conflicts="random")
+        make("base", balance=0, conflicts="random")
     with pytest.raises(BadInput, match="copies is 'no'; it must be True or False"):
-        make("base", copies="no")
+        make("base", balance=0, copies="no")
     with pytest.raises(BadInput, match=r"a TopK holds only the largest of each row; .* use strategy 'margin'"):
-        make("base").select(tailwise.Predictions(tailwise.TopK.of(softmax(0), 3)), 4)
+        make("base", balance=0).select(tailwise.Predictions(tailwise.TopK.of(softmax(0), 3)), 4)

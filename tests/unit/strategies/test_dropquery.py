@@ -62,16 +62,16 @@ def test_where_too_few_images_qualify_all_of_them_are_picked_and_then_the_next_b
     given = make_predictions(0, passes=5)
     most, some = set(literal_candidates(given)), set(literal_candidates(given, threshold=0.2))
     assert 0 < len(most) < len(some) - 3
-    batch = make("dropquery").select(given, len(most) + 3)
+    batch = make("dropquery", balance=0).select(given, len(most) + 3)
     assert most < set(batch.indices.tolist()) < some
-    everything = make("dropquery").select(given, len(some) + 2)
+    everything = make("dropquery", balance=0).select(given, len(some) + 2)
     assert some < set(everything.indices.tolist())
 
 
 def test_the_threshold_is_the_share_of_passes_that_disagree() -> None:
     given = make_predictions(1)
     strict = literal_candidates(given, threshold=0.75)
-    batch = make("dropquery", threshold=0.75).select(given, min(3, len(strict)))
+    batch = make("dropquery", balance=0, threshold=0.75).select(given, min(3, len(strict)))
     assert set(batch.indices.tolist()) <= set(strict)
 
 
@@ -85,13 +85,15 @@ def test_fewer_distinct_images_than_clusters_do_no_harm(rows: np.ndarray) -> Non
 
 def test_one_class_can_never_disagree_and_still_gives_a_batch() -> None:
     given = tailwise.Predictions(np.ones((9, 1)), np.eye(9), mc_proba=np.ones((2, 9, 1)))
-    assert len(set(make("dropquery").select(given, 4).indices.tolist())) == 4
+    assert len(set(make("dropquery", balance=0).select(given, 4).indices.tolist())) == 4
 
 
 def test_passes_that_do_not_fit_and_wrong_thresholds_are_rejected() -> None:
     given = make_predictions(0)
     with pytest.raises(BadInput, match="mc_proba"):
-        make("dropquery").select(tailwise.Predictions(given.proba, given.embeddings, mc_proba=np.ones((2, 5, 3))), 3)
+        make("dropquery", balance=0).select(
+            tailwise.Predictions(given.proba, given.embeddings, mc_proba=np.ones((2, 5, 3))), 3
+        )
     for bad in (0.0, 1.5):
         with pytest.raises(BadInput, match="threshold is"):
-            make("dropquery", threshold=bad)
+            make("dropquery", balance=0, threshold=bad)

@@ -48,7 +48,7 @@ def test_picks_are_those_of_the_literal_algorithm(seed: int, gamma: float, lam: 
 
 def test_a_huge_gamma_takes_the_most_relevant_image() -> None:
     proba = make_proba(1)
-    batch = make("falcun", gamma=1e6).select(tailwise.Predictions(proba), 1)
+    batch = make("falcun", balance=0, gamma=1e6).select(tailwise.Predictions(proba), 1)
     top = np.sort(proba, axis=1)
     assert batch.indices.tolist() == [int((top[:, -1] - top[:, -2]).argmin())]
 
@@ -62,4 +62,4 @@ def test_equal_and_certain_probabilities_do_no_harm(proba: np.ndarray, lam: floa
 
 def test_a_gamma_below_zero_is_rejected() -> None:
     with pytest.raises(BadInput, match="gamma is -1"):
-        make("falcun", gamma=-1)
+        make("falcun", balance=0, gamma=-1)

@@ -121,21 +121,21 @@ def test_bounds_are_near_where_images_do_not_overlap() -> None:
 
 
 def test_the_whole_pool_leaves_no_gap() -> None:
-    batch = make("uherding").select(make_predictions(0, size=12), 12)
+    batch = make("uherding", balance=0).select(make_predictions(0, size=12), 12)
     assert batch.informativeness == pytest.approx(1.0)
     assert batch.gap == pytest.approx(0.0, abs=1e-5)
 
 
 def test_temperature_changes_the_weights_alone() -> None:
     given = make_predictions(3)
-    batch = make("uherding", width=0.6, temperature=0.3).select(given, 5)
+    batch = make("uherding", balance=0, width=0.6, temperature=0.3).select(given, 5)
     weights = literal_weights(given, "uherding", temperature=0.3)
     assert batch.indices.tolist() == literal_picks(given, weights, 0.36, 5, 0.0, batch.target)
 
 
 def test_without_labels_the_two_are_one() -> None:
     given = make_predictions(4, labelled=0)
-    plain, weighted = (make(name).select(given, 6) for name in ("maxherding", "uherding"))
+    plain, weighted = (make(name, balance=0).select(given, 6) for name in ("maxherding", "uherding"))
     assert plain.indices.tolist() == weighted.indices.tolist()
 
 
@@ -146,7 +146,7 @@ def test_a_large_pool_is_represented_by_a_seeded_sample() -> None:
     given = tailwise.Predictions(
         rng.dirichlet([1, 1], size=600), centres[places] + 0.1 * rng.normal(size=(600, 8)), np.empty((0, 8))
     )
-    sampled = make("maxherding", references=60, width=0.5)
+    sampled = make("maxherding", balance=0, references=60, width=0.5)
     batch = sampled.select(given, 6, seed=1)
     assert sorted(places[batch.indices]) == list(range(6))
     assert batch.indices.tolist() == sampled.select(given, 6, seed=1).indices.tolist()
@@ -163,8 +163,8 @@ def test_copies_and_zero_embeddings_do_no_harm() -> None:
 def test_a_model_that_is_certain_of_all_images_still_covers_them() -> None:
     given = make_predictions(5)
     certain = tailwise.Predictions(np.eye(3)[np.arange(30) % 3], given.embeddings, given.labelled_embeddings)
-    plain = make("maxherding").select(certain, 5)
-    assert make("uherding").select(certain, 5).indices.tolist() == plain.indices.tolist()
+    plain = make("maxherding", balance=0).select(certain, 5)
+    assert make("uherding", balance=0).select(certain, 5).indices.tolist() == plain.indices.tolist()
 
 
 @pytest.mark.parametrize(
@@ -179,4 +179,4 @@ def test_a_model_that_is_certain_of_all_images_still_covers_them() -> None:
 )
 def test_settings_that_make_no_sense_are_rejected(settings: dict, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        make("uherding", **settings)
+        make("uherding", balance=0, **settings)

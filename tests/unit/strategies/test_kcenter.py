@@ -73,7 +73,7 @@ def test_the_first_bad_row_is_named_whatever_is_read_together(
     broken = getattr(given, name).copy()
     broken[[9, 7], [0, 5]] = bad
     with pytest.raises(BadInput, match=f"^{name} holds NaN or infinity in row 7$"):
-        make("kcenter").select(replace(given, **{name: broken}), BUDGET)
+        make("kcenter", balance=0).select(replace(given, **{name: broken}), BUDGET)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_first_bad_row_is_named_whatever_is_read_together(
 )
 def test_embeddings_that_cannot_be_used_are_refused(change: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        make("kcenter").select(replace(predictions(), **change), BUDGET)
+        make("kcenter", balance=0).select(replace(predictions(), **change), BUDGET)
 
 
 def test_lists_of_numbers_are_embeddings_too() -> None:
@@ -97,7 +97,7 @@ def test_lists_of_numbers_are_embeddings_too() -> None:
     listed = replace(
         given, embeddings=given.embeddings.tolist(), labelled_embeddings=given.labelled_embeddings.tolist()
     )
-    expected, found = (make("kcenter").select(one, BUDGET) for one in (given, listed))
+    expected, found = (make("kcenter", balance=0).select(one, BUDGET) for one in (given, listed))
     assert found.indices.tolist() == expected.indices.tolist()
 
 
@@ -133,8 +133,8 @@ def test_two_rounds_can_be_balanced_by_a_rule(parts: int) -> None:
 @pytest.mark.parametrize("parts", [0, -2, 1.5, "2", True, None])
 def test_parts_must_be_a_whole_number_above_zero(parts: object) -> None:
     with pytest.raises(BadInput, match=r"parts is .*whole number"):
-        make("kcenter", parts=parts)
+        make("kcenter", balance=0, parts=parts)
 
 
 def test_nothing_is_picked_from_any_number_of_parts() -> None:
-    assert len(make("kcenter", parts=3).select(predictions(), 0)) == 0
+    assert len(make("kcenter", balance=0, parts=3).select(predictions(), 0)) == 0

@@ -38,7 +38,7 @@ def margins(proba: np.ndarray) -> np.ndarray:
 def test_picks_are_those_of_the_literal_algorithm(pick: str, counts: list[float], budget: int, seed: int) -> None:
     proba = softmax(seed)
     scores = margins(proba) if pick == "uncertain" else np.random.default_rng(seed).random(90)
-    batch = make("pcb", pick=pick).select(tailwise.Predictions(proba), budget, counts=counts, seed=seed)
+    batch = make("pcb", balance=0, pick=pick).select(tailwise.Predictions(proba), budget, counts=counts, seed=seed)
     assert batch.indices.tolist() == literal_pcb(proba, counts, budget, scores)
 
 
@@ -46,7 +46,7 @@ def test_picks_are_those_of_the_literal_algorithm(pick: str, counts: list[float]
 def test_it_is_the_program_with_hard_labels_in_the_limit(seed: int) -> None:
     """No batch of this size has counts of predicted classes nearer to the target."""
     proba, counts = softmax(seed), np.array([9, 4, 1, 0, 0])
-    batch = make("pcb").select(tailwise.Predictions(proba), 20, counts=counts)
+    batch = make("pcb", balance=0).select(tailwise.Predictions(proba), 20, counts=counts)
     hard = np.eye(5)[proba.argmax(axis=1)]
     limit = tailwise.select(hard, 20, score=np.zeros(90), counts=counts, balance=1.0)
     assert np.abs(batch.target - hard[batch.indices].sum(axis=0)).sum() == pytest.approx(limit.l1)
@@ -56,7 +56,7 @@ def test_a_target_of_ones_own_decides_which_class_is_rarest() -> None:
     proba = np.repeat(np.eye(3) * 0.9 + 0.1 / 3, 20, axis=0)
     proba /= proba.sum(axis=1, keepdims=True)
     wanted = tailwise.Target.counts([1, 7, 4])
-    batch = make("pcb").select(tailwise.Predictions(proba), 12, target=wanted)
+    batch = make("pcb", balance=0).select(tailwise.Predictions(proba), 12, target=wanted)
     assert np.bincount(proba.argmax(axis=1)[batch.indices]).tolist() == [1, 7, 4]
 
 
@@ -71,8 +71,8 @@ def test_balance_chooses_among_the_images_of_the_rarest_class() -> None:
 
 
 def test_one_class_equal_probabilities_and_an_unknown_pick() -> None:
-    assert len(make("pcb").select(tailwise.Predictions(np.ones((6, 1))), 4)) == 4
-    equal = make("pcb", pick="uncertain").select(tailwise.Predictions(np.full((6, 3), 1 / 3)), 4)
+    assert len(make("pcb", balance=0).select(tailwise.Predictions(np.ones((6, 1))), 4)) == 4
+    equal = make("pcb", balance=0, pick="uncertain").select(tailwise.Predictions(np.full((6, 3), 1 / 3)), 4)
     assert equal.indices.tolist() == [0, 1, 2, 3]
     with pytest.raises(BadInput, match="pick is 'best'; it must be one of 'random', 'uncertain'"):
-        make("pcb", pick="best")
+        make("pcb", balance=0, pick="best")

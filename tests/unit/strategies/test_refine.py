@@ -20,7 +20,7 @@ def literal_refine(given: tailwise.Predictions, budget: int, seed: int, proposer
 
     def picks(name: str, rows: list[int], seed: int) -> list[int]:
         part = tailwise.Predictions(given.proba[rows], given.embeddings[rows], given.labelled_embeddings)
-        return [rows[i] for i in make(name).select(part, budget, seed=seed).indices]
+        return [rows[i] for i in make(name, balance=0).select(part, budget, seed=seed).indices]
 
     for _ in range(2):
         union: set[int] = set()
@@ -35,7 +35,7 @@ def literal_refine(given: tailwise.Predictions, budget: int, seed: int, proposer
 @pytest.mark.parametrize("seed", range(3))
 def test_picks_are_those_of_the_literal_algorithm(seed: int) -> None:
     given, proposers = make_predictions(seed), ["margin", "badge"]
-    batch = make("refine", proposers=proposers, batches=3).select(given, 6, seed=seed)
+    batch = make("refine", balance=0, proposers=proposers, batches=3).select(given, 6, seed=seed)
     assert batch.indices.tolist() == literal_refine(given, 6, seed, proposers)
     assert batch.status == "greedy"
     assert batch.bound == -np.inf  # images that were filtered out are not compared
@@ -44,7 +44,7 @@ def test_picks_are_those_of_the_literal_algorithm(seed: int) -> None:
 def test_with_one_proposer_and_the_whole_pool_only_what_it_proposes_is_left() -> None:
     given = make_predictions()
     batch = make("refine", proposers=("margin",), batches=1, share=1.0).select(given, 10)
-    assert sorted(batch.indices.tolist()) == sorted(make("margin").select(given, 10).indices.tolist())
+    assert sorted(batch.indices.tolist()) == sorted(make("margin", balance=0).select(given, 10).indices.tolist())
 
 
 def test_without_rounds_it_is_uherding() -> None:
@@ -61,12 +61,12 @@ def test_targets_reach_the_last_choice() -> None:
     given = make_predictions()
     target = tailwise.Target.ranges(low={2: 6})
     batch = make("refine", balance=5.0).select(given, 12, target=target)
-    assert batch.expected_counts[2] > make("refine").select(given, 12).expected_counts[2]
+    assert batch.expected_counts[2] > make("refine", balance=0).select(given, 12).expected_counts[2]
 
 
 def test_probabilities_in_halves_are_accepted() -> None:
     given = make_predictions(dtype=np.float16)
-    assert len(make("refine").select(given, 8)) == 8
+    assert len(make("refine", balance=0).select(given, 8)) == 8
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_probabilities_in_halves_are_accepted() -> None:
 )
 def test_settings_that_make_no_sense_are_rejected(settings: dict, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        make("refine", **settings)
+        make("refine", balance=0, **settings)
 
 
 def test_an_unknown_proposer_is_rejected_with_the_nearest_name() -> None:

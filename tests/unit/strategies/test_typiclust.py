@@ -26,7 +26,7 @@ def literal_typicality(points: np.ndarray, neighbours: int = 20) -> np.ndarray:
 
 
 def select(points: np.ndarray, budget: int, **settings: object) -> tailwise.Selection:
-    return make("typiclust", **settings).select(cold_start(points, classes=3), budget)
+    return make("typiclust", balance=0, **settings).select(cold_start(points, classes=3), budget)
 
 
 def test_typicality_is_that_of_a_literal_reference() -> None:
@@ -80,7 +80,7 @@ def test_clusters_that_hold_labelled_points_are_covered() -> None:
     given = tailwise.Predictions(
         np.full((180, 3), 1 / 3), embeddings=points, labelled_embeddings=CENTRES[[1, 3]] + np.array([[0.1, 0.1]])
     )
-    batch = make("typiclust").select(given, 2)
+    batch = make("typiclust", balance=0).select(given, 2)
     assert places[batch.indices].tolist() == [2, 0]
 
 
@@ -102,7 +102,9 @@ def test_in_a_small_pool_one_tight_class_does_not_take_all_picks(seed: int) -> N
     rng = np.random.default_rng(seed)
     spread = np.repeat([0.01, 3.0, 3.0], 9)[:, None]
     places = np.repeat(np.arange(3), 9)
-    batch = make("typiclust").select(cold_start(CENTRES[places] + spread * rng.normal(size=(27, 2)), classes=3), 9)
+    batch = make("typiclust", balance=0).select(
+        cold_start(CENTRES[places] + spread * rng.normal(size=(27, 2)), classes=3), 9
+    )
     taken = np.bincount(places[batch.indices], minlength=3)
     assert taken.min() >= 2
     assert taken[0] <= 3
@@ -163,6 +165,6 @@ def test_half_precision_embeddings_are_clustered() -> None:
 
 def test_bad_requests_are_refused() -> None:
     with pytest.raises(BadInput, match="most_clusters is 0"):
-        make("typiclust", most_clusters=0)
+        make("typiclust", balance=0, most_clusters=0)
     with pytest.raises(PoolExhausted, match="asked for 4 picks, but only 3"):
         select(np.eye(3), 4)
