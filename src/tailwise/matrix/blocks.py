@@ -22,12 +22,6 @@ from ..types import Float64Array, FloatArray, IntArray
 
 BLOCK_ELEMENTS = 1 << 19  # 4 MB in float64; smaller blocks let two threads wait for each other too often
 RUNS_PER_THREAD = 16  # of neighbouring blocks: one task each, so that few tasks are made and none is late for long
-SINGLE_EPS = 2.0**-23  # twice what rounding to float32 may change
-TOO_SMALL = 2.0**112  # by which a half's bits, read as a float32, fall short
-HALF_MAX = 0x7BFF  # largest finite positive float16, as bits
-LEAST_NORMAL_HALF = np.float32(2.0**-14)
-EXPONENT_SHIFT = np.uint32(112 << 23)  # from the exponent of a float16 to that of a float32
-_SUBNORMAL = np.ones(1, np.uint32).view(np.float32)  # by its bits: arithmetic could not make it where they are flushed
 Result = TypeVar("Result")
 Real = TypeVar("Real", bound=np.floating[Any])
 
@@ -78,6 +72,16 @@ def row_problems(block: FloatArray, start: int, tolerance: float) -> tuple[int, 
     return len(bad), [_problem(start + int(row), block[row], float(sums[row]), float(lows[row])) for row in first]
 
 
+def _problem(row: int, values: FloatArray, total: float, low: float) -> str:
+    if np.isnan(values).any():
+        return f"row {row} holds NaN"
+    if np.isinf(values).any():
+        return f"row {row} holds an infinite number"
+    if low < 0:
+        return f"row {row} holds {low:.4g}"
+    return f"row {row} sums to {total:.4g}"
+
+
 def added_problems(parts: Iterable[tuple[int, list[str]]]) -> tuple[int, list[str]]:
     """The bad rows of all parts, the first of them in words.
 
@@ -98,47 +102,91 @@ def largest_product(y: Float64Array, dtype: np.dtype[Any]) -> float:
     return float(np.max(y) + off * np.abs(np.max(y)))
 
 
-def _problem(row: int, values: FloatArray, total: float, low: float) -> str:
-    if np.isnan(values).any():
-        return f"row {row} holds NaN"
-    if np.isinf(values).any():
-        return f"row {row} holds an infinite number"
-    if low < 0:
-        return f"row {row} holds {low:.4g}"
-    return f"row {row} sums to {total:.4g}"
+# -- rows as they are stored -----------------------------------------------------------------------------------------
+
+TOO_SMALL = 2.0**112  # by which a half's bits, read as a float32, fall short
+HALF_MAX = 0x7BFF  # largest finite positive float16, as bits
+LEAST_NORMAL_HALF = np.float32(2.0**-14)
+EXPONENT_SHIFT = np.uint32(112 << 23)  # from the exponent of a float16 to that of a float32
+_SUBNORMAL = np.ones(1, np.uint32).view(np.float32)  # by its bits: arithmetic could not make it where they are flushed
+_PICKED, _WORDS = Scratch(), Scratch()
 
 
-# -- compiled loops --------------------------------------------------------------------------------------------------
+def widen(block: FloatArray, *, reuse: bool = False, plain: bool = False) -> FloatArray:
+    """A block as float32 or float64. Halves are widened exactly, 14 times faster than by a cast.
 
-# With fewer elements numba takes longer to load than its loops save in one selection. The whole pool counts, not a
-# shard of it: numpy's sums differ in their last bits.
-LEAST_ELEMENTS = 600_000_000
+    With `reuse` the result is valid until the thread widens the next block. `plain` halves need not be looked at.
 
-
-@dataclass(frozen=True, slots=True)
-class Loops:
-    """Loops over rows of a dense pool, compiled by numba; they are those of `compiled`."""
-
-    price: Callable[[FloatArray, Float64Array, Float64Array, Float64Array], None]
-    minus_entropy: Callable[[NDArray[np.float16], float, Float64Array], bool]
-    above: Callable[[FloatArray, float], tuple[IntArray, Float64Array]]
-
-
-@cache
-def compiled_loops() -> Loops | None:
-    """The compiled loops; None where numba is missing, or does not fit this numpy."""
-    try:
-        from . import compiled
-    except ImportError as error:
-        if error.name != "numba" or not isinstance(error, ModuleNotFoundError):  # say, for a numpy newer than itself
-            warnings.warn(f"numba is installed but cannot be used, so large pools take longer: {error}", stacklevel=2)
-        return None
-    return Loops(compiled.price, compiled.minus_entropy, compiled.above)
+    >>> half = np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16)
+    >>> widen(half).tolist() == half.astype(np.float32).tolist()
+    True
+    """
+    if block.dtype != np.float16:
+        return np.asarray(block)
+    if not (plain or is_plain(block)):
+        return block.astype(np.float32)
+    words = _WORDS.array(block.shape, np.uint32) if reuse else np.empty(block.shape, np.uint32)
+    result = _shifted(block, words)
+    if flushes_subnormals():
+        words += EXPONENT_SHIFT  # x is right from 2^-14 on; below that 2x − 2^-14 is right, and smaller
+        np.minimum(result, result + result - LEAST_NORMAL_HALF, out=result)
+    else:
+        result *= np.float32(TOO_SMALL)
+    return result
 
 
-# -- products and casts ----------------------------------------------------------------------------------------------
+def _shifted(half: FloatArray, words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Plain halves as float32 that are 2^112 times too small: by 13 bits higher, exponent and fraction are in place."""
+    np.copyto(words, half.view(np.uint16))  # two steps: a shift that also casts takes half as long again
+    words <<= 13
+    return words.view(np.float32)
 
-_PICKED, _WORDS, _DOUBLES = Scratch(), Scratch(), Scratch()
+
+def is_plain(block: FloatArray) -> bool:
+    """Whether no half is negative, infinite or NaN: so it is in all but pools that are about to be rejected.
+
+    >>> is_plain(np.array([0.0, 1.0], dtype=np.float16)), is_plain(np.array([0.5, -0.0], dtype=np.float16))
+    (True, False)
+    """
+    if block.dtype != np.float16 or not block.size:
+        return True
+    bits: NDArray[Any] = block.view(np.uint16)
+    return bool(bits.max() <= HALF_MAX)
+
+
+def flushes_subnormals() -> bool:
+    """Whether this thread counts subnormal numbers as 0, as torch.set_flush_denormal(True) makes it do.
+
+    It is asked again for each block, as the setting belongs to a thread and may change at any time.
+    """
+    return not (_SUBNORMAL * np.float32(TOO_SMALL))[0]
+
+
+def take_rows(block: FloatArray, rows: IntArray) -> FloatArray:
+    """Some rows of a block, valid until the thread takes others."""
+    picked: FloatArray = _PICKED.array((len(rows), block.shape[1]), block.dtype)
+    return np.take(block, rows, axis=0, out=picked, mode="clip")  # "raise" would take a copy of `out`
+
+
+def larger_than(block: FloatArray, limit: float) -> tuple[IntArray, Float64Array]:
+    """Places, counted through row after row, of the numbers above a limit, and these numbers.
+
+    >>> places, values = larger_than(np.array([[0.0, 0.75], [-0.0, 0.5], [0.625, 0.5]], dtype=np.float16), 0.5)
+    >>> places.tolist(), values.tolist()
+    ([1, 4], [0.75, 0.625])
+    """
+    flat = block.reshape(-1)
+    if block.dtype == np.float16 and limit >= 0:  # as whole numbers, halves that are not below 0 sort the same way
+        places = np.flatnonzero(flat.view(np.int16) > np.float16(limit).view(np.int16))
+    else:
+        places = np.flatnonzero(flat > limit)
+    return places, flat[places].astype(np.float64)
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+
+SINGLE_EPS = 2.0**-23  # twice what rounding to float32 may change
+_DOUBLES = Scratch()
 
 
 def product(block: FloatArray, y: Float64Array, borders: Sequence[int] = (), *, plain: bool = False) -> Float64Array:
@@ -175,13 +223,6 @@ def rough_product(
     return result
 
 
-def _by_pieces(block: NDArray[Real], y: NDArray[Real], borders: Sequence[int]) -> NDArray[Real]:
-    result = np.empty(len(block), y.dtype)
-    for start, stop in pairwise((0, *borders, len(block))):
-        np.dot(block[start:stop], y, out=result[start:stop])
-    return result
-
-
 def _wide(block: FloatArray, *, plain: bool) -> tuple[FloatArray, float]:
     """A block as float32 or float64, valid until the thread widens the next, and the factor its numbers still need."""
     if block.dtype == np.float16 and (plain or is_plain(block)) and not flushes_subnormals():
@@ -189,94 +230,42 @@ def _wide(block: FloatArray, *, plain: bool) -> tuple[FloatArray, float]:
     return widen(block, reuse=True, plain=plain), 1.0
 
 
-def take_rows(block: FloatArray, rows: IntArray) -> FloatArray:
-    """Some rows of a block, valid until the thread takes others."""
-    picked: FloatArray = _PICKED.array((len(rows), block.shape[1]), block.dtype)
-    return np.take(block, rows, axis=0, out=picked, mode="clip")  # "raise" would take a copy of `out`
-
-
-def larger_than(block: FloatArray, limit: float) -> tuple[IntArray, Float64Array]:
-    """Places, counted through row after row, of the numbers above a limit, and these numbers.
-
-    >>> places, values = larger_than(np.array([[0.0, 0.75], [-0.0, 0.5], [0.625, 0.5]], dtype=np.float16), 0.5)
-    >>> places.tolist(), values.tolist()
-    ([1, 4], [0.75, 0.625])
-    """
-    flat = block.reshape(-1)
-    if block.dtype == np.float16 and limit >= 0:  # as whole numbers, halves that are not below 0 sort the same way
-        places = np.flatnonzero(flat.view(np.int16) > np.float16(limit).view(np.int16))
-    else:
-        places = np.flatnonzero(flat > limit)
-    return places, flat[places].astype(np.float64)
-
-
-def widen(block: FloatArray, *, reuse: bool = False, plain: bool = False) -> FloatArray:
-    """A block as float32 or float64. Halves are widened exactly, 14 times faster than by a cast.
-
-    With `reuse` the result is valid until the thread widens the next block. `plain` halves need not be looked at.
-
-    >>> half = np.array([0.0, 6e-8, 0.1, 1.0], dtype=np.float16)
-    >>> widen(half).tolist() == half.astype(np.float32).tolist()
-    True
-    """
-    if block.dtype != np.float16:
-        return np.asarray(block)
-    if not (plain or is_plain(block)):
-        return block.astype(np.float32)
-    words = _WORDS.array(block.shape, np.uint32) if reuse else np.empty(block.shape, np.uint32)
-    result = _shifted(block, words)
-    if flushes_subnormals():
-        words += EXPONENT_SHIFT  # x is right from 2^-14 on; below that 2x − 2^-14 is right, and smaller
-        np.minimum(result, result + result - LEAST_NORMAL_HALF, out=result)
-    else:
-        result *= np.float32(TOO_SMALL)
+def _by_pieces(block: NDArray[Real], y: NDArray[Real], borders: Sequence[int]) -> NDArray[Real]:
+    result = np.empty(len(block), y.dtype)
+    for start, stop in pairwise((0, *borders, len(block))):
+        np.dot(block[start:stop], y, out=result[start:stop])
     return result
 
 
-def flushes_subnormals() -> bool:
-    """Whether this thread counts subnormal numbers as 0, as torch.set_flush_denormal(True) makes it do.
+# -- compiled loops --------------------------------------------------------------------------------------------------
 
-    It is asked again for each block, as the setting belongs to a thread and may change at any time.
-    """
-    return not (_SUBNORMAL * np.float32(TOO_SMALL))[0]
-
-
-def _shifted(half: FloatArray, words: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """Plain halves as float32 that are 2^112 times too small: by 13 bits higher, exponent and fraction are in place."""
-    np.copyto(words, half.view(np.uint16))  # two steps: a shift that also casts takes half as long again
-    words <<= 13
-    return words.view(np.float32)
+# With fewer elements numba takes longer to load than its loops save in one selection. The whole pool counts, not a
+# shard of it: numpy's sums differ in their last bits.
+LEAST_ELEMENTS = 600_000_000
 
 
-def is_plain(block: FloatArray) -> bool:
-    """Whether no half is negative, infinite or NaN: so it is in all but pools that are about to be rejected.
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """Loops over rows of a dense pool, compiled by numba; they are those of `compiled`."""
 
-    >>> is_plain(np.array([0.0, 1.0], dtype=np.float16)), is_plain(np.array([0.5, -0.0], dtype=np.float16))
-    (True, False)
-    """
-    if block.dtype != np.float16 or not block.size:
-        return True
-    bits: NDArray[Any] = block.view(np.uint16)
-    return bool(bits.max() <= HALF_MAX)
+    price: Callable[[FloatArray, Float64Array, Float64Array, Float64Array], None]
+    minus_entropy: Callable[[NDArray[np.float16], float, Float64Array], bool]
+    above: Callable[[FloatArray, float], tuple[IntArray, Float64Array]]
 
 
-def smallest(values: FloatArray, count: int) -> IntArray:
-    """Indices of the `count` smallest values, ascending by index; ties go to the lower index.
-
-    >>> smallest(np.array([3.0, 1.0, 2.0, 1.0, 1.0]), 2).tolist()
-    [1, 3]
-    """
-    if count <= 0:
-        return np.empty(0, dtype=np.int64)
-    if count >= len(values):
-        return np.arange(len(values), dtype=np.int64)
-    limit = np.partition(values, count - 1)[count - 1]
-    chosen = values < limit
-    chosen[np.flatnonzero(values == limit)[: count - int(chosen.sum())]] = True
-    return np.flatnonzero(chosen).astype(np.int64, copy=False)
+@cache
+def compiled_loops() -> Loops | None:
+    """The compiled loops; None where numba is missing, or does not fit this numpy."""
+    try:
+        from . import compiled
+    except ImportError as error:
+        if error.name != "numba" or not isinstance(error, ModuleNotFoundError):  # say, for a numpy newer than itself
+            warnings.warn(f"numba is installed but cannot be used, so large pools take longer: {error}", stacklevel=2)
+        return None
+    return Loops(compiled.price, compiled.minus_entropy, compiled.above)
 
 
-# -- sums ------------------------------------------------------------------------------------------------------------
+# -- sums and ranks --------------------------------------------------------------------------------------------------
 
 COARSE, FINE = 2.0**-30, 2.0**-60  # the two grids of fixed point
 ROUND_COARSE, ROUND_FINE = 1.5 * 2.0**22, 1.5 * 2.0**-8  # x + r − r rounds x to the grid, as 2^-52 of r is its step
@@ -334,3 +323,19 @@ def exact_sum(values: Float64Array) -> int:
 def from_exact(total: int) -> float:
     """An exact sum, rounded once."""
     return total / (1 << LOWEST)
+
+
+def smallest(values: FloatArray, count: int) -> IntArray:
+    """Indices of the `count` smallest values, ascending by index; ties go to the lower index.
+
+    >>> smallest(np.array([3.0, 1.0, 2.0, 1.0, 1.0]), 2).tolist()
+    [1, 3]
+    """
+    if count <= 0:
+        return np.empty(0, dtype=np.int64)
+    if count >= len(values):
+        return np.arange(len(values), dtype=np.int64)
+    limit = np.partition(values, count - 1)[count - 1]
+    chosen = values < limit
+    chosen[np.flatnonzero(values == limit)[: count - int(chosen.sum())]] = True
+    return np.flatnonzero(chosen).astype(np.int64, copy=False)

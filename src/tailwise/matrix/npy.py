@@ -320,7 +320,7 @@ class NpySource(Source):
 
 
 def parse_header(start: bytes, file: Found, shown: str) -> NpyFile:
-    """What the first bytes of a .npy file say of it; refused where the rest cannot be read in blocks."""
+    """The header in the first bytes of a .npy file; an error where the rest cannot be read in blocks."""
     try:
         header = npy_header(start)
     except ValueError as error:

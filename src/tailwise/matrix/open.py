@@ -102,10 +102,7 @@ class Subset(FileMatrix):
 
     def __init__(self, whole: FileMatrix, rows: IntArray) -> None:
         super().__init__(whole.location, np.array([0, len(rows)]), whole.shape[1], whole.dtype)
-        self.whole, self.rows = whole, rows
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Subset, (self.whole, self.rows)
+        self.whole, self.rows, self.made_with = whole, rows, (whole, rows)
 
     def run(self, start: int, stop: int, scratch: Scratch | None = None) -> FloatArray:
         """Rows in a run are read as such, others are picked."""

@@ -51,43 +51,41 @@ _KEYS = itertools.count()
 Number = TypeVar("Number", np.float32, np.float64)
 
 
-class ShardBackend(Protocol):
-    """Holds the shards; shard s has the rows bounds[s] … bounds[s + 1]."""
-
-    bounds: IntArray
-    classes: int
-    dtype: np.dtype[Any]
-    sparse: bool  # whether the rows are those of a `TopK`
-
-    def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of every shard, each with its own arguments; answers in the order of the shards."""
-        ...
-
-
-class LocalBackend:
-    """Shards in this process, each using all cores in its turn."""
-
-    def __init__(self, matrix: Matrix, bounds: IntArray, threads: int | None = None) -> None:
-        self.bounds, self.classes, self.dtype = bounds, int(matrix.shape[1]), matrix.dtype
-        self.sparse = isinstance(matrix, TopK)
-        compiled = not self.sparse and bounds[-1] * self.classes >= blocks.LEAST_ELEMENTS
-        loops = compiled_loops() if compiled else None
-        self.shards = [Shard(matrix, start, stop, threads, loops=loops) for start, stop in pairwise(bounds.tolist())]
-
-    def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of every shard, one after the other."""
-        return [getattr(shard, method)(*given) for shard, given in zip(self.shards, arguments, strict=True)]
+@contextmanager
+def rows_on(matrix: Matrix, engine: str = LOCAL, shards: int | None = None) -> Iterator[Rows]:
+    """Rows on an engine: "local", or "ray", which may have an address ("ray=host:6379")."""
+    if shards is not None:
+        shards = min(whole_number(shards, "shards", least=1, but=", or None"), max(1, matrix.shape[0]))
+    named: object = engine
+    if isinstance(named, str) and named == LOCAL:
+        yield Rows(backend=LocalBackend(matrix, shard_bounds(*matrix.shape, shards or 1)))
+        return
+    with _engine_named(engine)(matrix, engine, shards) as rows:
+        yield rows
 
 
-def shard_bounds(size: int, classes: int, count: int) -> IntArray:
-    """Borders of `count` shards of about equal size, at the borders of blocks, (count + 1,).
+def _engine_named(engine: str) -> Engine:
+    """The engine that a name, a name with an address, or an address alone belongs to."""
+    if not isinstance(engine, str):
+        raise BadInput(f"the engine is {shown(engine)}; it must be a name such as {LOCAL!r} or 'ray'")
+    name = ADDRESS_OF if ADDRESS.fullmatch(engine) else re.split(r"\W", engine, maxsplit=1)[0]
+    if name not in ENGINES:
+        forms = [LOCAL, *(f"{one}, {one}=HOST:PORT" for one in sorted(ENGINES))]
+        raise UnknownName(f"no engine is called {shown(engine)}; known: {', '.join(forms)}")
+    module, function = ENGINES[name].split(":")
+    found: Engine = getattr(import_module(module), function)
+    return found
 
-    >>> shard_bounds(10_000, 100, 2).tolist()
-    [0, 5242, 10000]
-    """
-    step = rows_per_block(classes)
-    blocks = -(-size // step)
-    return np.minimum(np.arange(count + 1) * blocks // count * step, size)
+
+def scan(rows: Rows, score: Score | None = None) -> Column:
+    """Check every row and score it, in one pass; returns the costs 0 − score, zeros without a score."""
+    costs, (bad, problems) = rows.scan(score, SUM_TOLERANCE[rows.dtype])
+    if bad:
+        shown = "; ".join(problems)
+        more = f" (and {bad - len(problems):,} more)" if bad > len(problems) else ""
+        hint = "; if these are logits, give logits=True, or apply softmax first" if 2 * bad > rows.size else ""
+        raise BadProbabilities(f"{shown}{more}. Each row must hold probabilities, ≥ 0 and summing to 1{hint}")
+    return costs
 
 
 class Rows:
@@ -375,38 +373,40 @@ class Column:
         return float(np.partition(near, rank)[rank])
 
 
-@contextmanager
-def rows_on(matrix: Matrix, engine: str = LOCAL, shards: int | None = None) -> Iterator[Rows]:
-    """Rows on an engine: "local", or "ray", which may have an address ("ray=host:6379")."""
-    if shards is not None:
-        shards = min(whole_number(shards, "shards", least=1, but=", or None"), max(1, matrix.shape[0]))
-    named: object = engine
-    if isinstance(named, str) and named == LOCAL:
-        yield Rows(backend=LocalBackend(matrix, shard_bounds(*matrix.shape, shards or 1)))
-        return
-    with _find(engine)(matrix, engine, shards) as rows:
-        yield rows
+class ShardBackend(Protocol):
+    """Holds the shards; shard s has the rows bounds[s] … bounds[s + 1]."""
+
+    bounds: IntArray
+    classes: int
+    dtype: np.dtype[Any]
+    sparse: bool  # whether the rows are those of a `TopK`
+
+    def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of every shard, each with its own arguments; answers in the order of the shards."""
+        ...
 
 
-def _find(engine: str) -> Engine:
-    """The engine that a name, a name with an address, or an address alone belongs to."""
-    if not isinstance(engine, str):
-        raise BadInput(f"the engine is {shown(engine)}; it must be a name such as {LOCAL!r} or 'ray'")
-    name = ADDRESS_OF if ADDRESS.fullmatch(engine) else re.split(r"\W", engine, maxsplit=1)[0]
-    if name not in ENGINES:
-        forms = [LOCAL, *(f"{one}, {one}=HOST:PORT" for one in sorted(ENGINES))]
-        raise UnknownName(f"no engine is called {shown(engine)}; known: {', '.join(forms)}")
-    module, function = ENGINES[name].split(":")
-    found: Engine = getattr(import_module(module), function)
-    return found
+class LocalBackend:
+    """Shards in this process, each using all cores in its turn."""
+
+    def __init__(self, matrix: Matrix, bounds: IntArray, threads: int | None = None) -> None:
+        self.bounds, self.classes, self.dtype = bounds, int(matrix.shape[1]), matrix.dtype
+        self.sparse = isinstance(matrix, TopK)
+        compiled = not self.sparse and bounds[-1] * self.classes >= blocks.LEAST_ELEMENTS
+        loops = compiled_loops() if compiled else None
+        self.shards = [Shard(matrix, start, stop, threads, loops=loops) for start, stop in pairwise(bounds.tolist())]
+
+    def call(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of every shard, one after the other."""
+        return [getattr(shard, method)(*given) for shard, given in zip(self.shards, arguments, strict=True)]
 
 
-def scan(rows: Rows, score: Score | None = None) -> Column:
-    """Check every row and score it, in one pass; returns the costs 0 − score, zeros without a score."""
-    costs, (bad, problems) = rows.scan(score, SUM_TOLERANCE[rows.dtype])
-    if bad:
-        shown = "; ".join(problems)
-        more = f" (and {bad - len(problems):,} more)" if bad > len(problems) else ""
-        hint = "; if these are logits, give logits=True, or apply softmax first" if 2 * bad > rows.size else ""
-        raise BadProbabilities(f"{shown}{more}. Each row must hold probabilities, ≥ 0 and summing to 1{hint}")
-    return costs
+def shard_bounds(size: int, classes: int, count: int) -> IntArray:
+    """Borders of `count` shards of about equal size, at the borders of blocks, (count + 1,).
+
+    >>> shard_bounds(10_000, 100, 2).tolist()
+    [0, 5242, 10000]
+    """
+    step = rows_per_block(classes)
+    blocks = -(-size // step)
+    return np.minimum(np.arange(count + 1) * blocks // count * step, size)

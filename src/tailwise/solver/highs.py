@@ -24,11 +24,13 @@ Highs: TypeAlias = Any  # highspy.Highs, which ships without full types
 Sparse: TypeAlias = Any  # scipy.sparse.csr_array
 TOLERANCE = 1e-9
 MOST_PIVOTS = 20_000
-OPTIMAL = highspy.HighsModelStatus.kOptimal
-STOPPED = {  # states in which the best point and the bound so far are valid
-    highspy.HighsModelStatus.kTimeLimit,
-    highspy.HighsModelStatus.kIterationLimit,
-    highspy.HighsModelStatus.kSolutionLimit,
+STATUS = highspy.HighsModelStatus
+STOPPED = {STATUS.kTimeLimit, STATUS.kIterationLimit, STATUS.kSolutionLimit}  # the best so far and its bound hold
+# What the final status of a cover means. The programs are bounded, so "unbounded or infeasible" is infeasible.
+MEANING = {
+    **dict.fromkeys([STATUS.kOptimal, STATUS.kObjectiveTarget], "solved"),
+    **dict.fromkeys([STATUS.kInfeasible, STATUS.kUnboundedOrInfeasible], "impossible"),
+    **dict.fromkeys(STOPPED, "stopped"),
 }
 MOST_SWAPS, EDGES_PER_SWAP = 4_000, 50  # steps of one local search on a cover: few where branching is fast anyway
 ROUNDING = 1e-9  # share of a bound on a cover that its sums may have lost
@@ -47,7 +49,7 @@ def exact_duals(part: Part) -> Float64Array | None:
     solver, scale = _load(part, integer=False)
     solver.setOptionValue("simplex_iteration_limit", MOST_PIVOTS)
     solver.run()
-    if solver.getModelStatus() != OPTIMAL:
+    if solver.getModelStatus() != STATUS.kOptimal:
         return None
     return np.array(solver.getSolution().row_dual)[:-1] * scale
 
@@ -69,7 +71,7 @@ def branch_and_bound(
     start.col_value = _columns(part, incumbent).tolist()
     solver.setSolution(start)
     solver.run()
-    if solver.getModelStatus() not in {OPTIMAL, *STOPPED}:
+    if solver.getModelStatus() not in {STATUS.kOptimal, *STOPPED}:
         return CoreOptimum(None, -np.inf)
     info = solver.getInfo()
     values = np.array(solver.getSolution().col_value)[: len(part.rows)]
@@ -129,7 +131,6 @@ def _columns(part: Part, chosen: BoolArray) -> Float64Array:
 
 
 # -- covering programs -----------------------------------------------------------------------------------------------
-
 
 # Choose columns of a 0/1 matrix, the "cover" (m, N), such that all rows but Ξ have one: few columns, or at most b.
 
@@ -235,15 +236,6 @@ def relax_cover(search: CoverSearch, cover: Sparse) -> tuple[float, Float64Array
     y = np.maximum(np.asarray(solution.row_dual)[: cover.shape[0]], 0.0)  # (m,)
     y /= max(1.0, (cover.T @ y).max())
     return float(np.sort(y)[: len(y) - search.outliers].sum() - ROUNDING * y.sum()), share
-
-
-# What the final status of HiGHS means. The programs are bounded, so "unbounded or infeasible" is infeasible.
-STATUS = highspy.HighsModelStatus
-MEANING = {
-    **dict.fromkeys([STATUS.kOptimal, STATUS.kObjectiveTarget], "solved"),
-    **dict.fromkeys([STATUS.kInfeasible, STATUS.kUnboundedOrInfeasible], "impossible"),
-    **dict.fromkeys([STATUS.kTimeLimit, STATUS.kIterationLimit, STATUS.kSolutionLimit], "stopped"),
-}
 
 
 def run_cover(solver: Highs) -> str:

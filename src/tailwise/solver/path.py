@@ -25,168 +25,19 @@ from ..types import BoolArray, Float64Array, IntArray
 from .constraints import solve_within
 from .program import Effort, Program, Report, Solution, silent
 
-SAMPLED_ROWS = 1 << 17
-CUT_OFF = 10.0  # a jump in the sorted scores that is so many times larger than all other differences together
-CUT_OFF_EQUAL = 1e6  # the same where all rows on the kept side have one score, in units of that score or of 1
-TRIMMED = 0.01  # of the rows that are left, at either end
-
-
-def score_scale(costs: Column, budget: int) -> float:
-    """What λ = 1 is for scores −u, relative to entropy; judged by a sample where the rows are many."""
-    return scale_of(*_scores_seen(costs, budget), costs.rows.classes)
-
-
-def spread_of(costs: Column, budget: int) -> float:
-    """What one image can gain or lose in score, for scores −u; 1 where all are equal."""
-    return score_spread(*_scores_seen(costs, budget)) or 1.0
-
-
-def _scores_seen(costs: Column, budget: int) -> tuple[Float64Array, int]:
-    """The scores, or a sample of them, and how many of them a batch would have."""
-    size = costs.rows.size
-    if size <= SAMPLED_ROWS:
-        return -costs.values(), budget
-    sample = costs.at(np.random.default_rng(0).integers(0, size, SAMPLED_ROWS))
-    return -sample, -(-budget * SAMPLED_ROWS // size)
-
-
-def scale_of(scores: Float64Array, budget: int, classes: int) -> float:
-    """The spread of scores over that of entropy, log C; 1 where there is no spread.
-
-    >>> f"{scale_of(np.linspace(0, 1, 101), 1, 2):.4f}"
-    '1.4283'
-    """
-    spread = score_spread(scores, budget)
-    return spread / float(np.log(classes)) if spread > 0 and classes > 1 else 1.0
-
-
-def score_spread(scores: Float64Array, budget: int) -> float:
-    """The range of the scores without 1 % at either end and without rows that are cut off from the others.
-
-    Where the best b are fewer than 2 % their median is the upper end: it is among these rows that λ decides.
-
-    >>> score_spread(np.append(np.linspace(0, 1, 101), [-1e9, -1e9]), budget=1)
-    0.99
-    """
-    ordered = _without_cut_off(np.sort(scores), budget)
-    if not len(ordered):
-        return 0.0
-    trimmed = int(TRIMMED * len(ordered))
-    best = ordered[len(ordered) - 1 - min(trimmed, max(0, budget - 1) // 2)]
-    spread = float(best - ordered[trimmed])
-    return spread if spread > 0 else float(ordered[-1] - ordered[0])
-
-
-def _without_cut_off(ordered: Float64Array, budget: int) -> Float64Array:
-    """Ascending scores without those below, or above, a jump that dwarfs all other differences.
-
-    Rows below it are to be left out if a whole batch lies above it; else the rows above it are to be taken in any case.
-    """
-    while len(ordered) > 2:
-        jumps = np.diff(ordered)
-        at = int(jumps.argmax()) + 1
-        kept = ordered[at:] if len(ordered) - at >= budget else ordered[:at]
-        others = float(ordered[-1] - ordered[0]) - float(jumps[at - 1])
-        least = CUT_OFF * others if kept[-1] > kept[0] else CUT_OFF_EQUAL * max(1.0, abs(float(kept[0])))
-        if jumps[at - 1] <= least:
-            break
-        ordered = kept
-    return ordered
-
-
 Balance: TypeAlias = "float | str"
 """λ ≥ 0, "auto" (our rule), "paper" (the paper's rule), or a wish such as "within 5%"."""
 
-GRID_STEPS = 30
-GRID_END = 3.0  # the paper sweeps λ over (0, 3] with entropy scores
-WISH_END = 30.0
-WISH_STEPS = 12
-RULE_SHARE = 0.01
-AUTO_SHARE = 0.1  # of the spread of the scores: what "auto" pays for one image of balance (benchmarks/LOG.md)
-LATE = 0.8  # of the sweep: where "paper" takes a λ beyond it, the l1 loss still fell near the end
-FAR_OFF = 0.05  # of the budget: a batch of "auto" farther from its target than this says so
 RULES = ("auto", "paper")
 WISH = re.compile(r"^\s*within\s+(\d+(?:\.\d+)?)\s*%\s*$")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sweep:
-    """Solves one program at many λ, each once, starting from the duals of the nearest λ solved before."""
-
-    program: Program
-    effort: Effort
-    seed: int
-    report: Report = silent
-    found: dict[float, Solution] = field(default_factory=dict)
-
-    def at(self, lam: float) -> Solution:
-        """The solution at one λ."""
-        if lam not in self.found:
-            program, warm = self.program.at(lam), self.nearest_duals(lam)
-            self.found[lam] = solve_within(program, self.effort, seed=self.seed, warm=warm)
-            self.report(f"λ = {lam:.4g}: l1 {self.l1_at(lam):.4g}")
-        return self.found[lam]
-
-    def l1_at(self, lam: float) -> float:
-        """Distance of the expected counts from the target at one λ."""
-        return self.program.ranges.distance(self.program.rows.total(self.at(lam).indices))
-
-    def nearest_duals(self, lam: float) -> Float64Array | None:
-        """Duals of the nearest λ > 0 that is solved; None before the first."""
-        solved = [other for other in self.found if other > 0]
-        return self.found[min(solved, key=lambda other: abs(other - lam))].duals if solved else None
-
-
-def quick_effort(time_limit: float | None = None) -> Effort:
-    """Enough for a rule: a gap of 1e-3, and a short search where swaps alone do not reach it."""
-    return Effort(gap=1e-3, time_limit=time_limit, restarts=2, kicks=0, nodes=0)
-
-
-def paper_grid(scale: float) -> Float64Array:
-    """λ over (0, 3], times the scale of the scores."""
-    return scale * GRID_END * np.arange(1, GRID_STEPS + 1) / GRID_STEPS
-
-
-def paper_lam(l1_at: Callable[[float], float], grid: Float64Array) -> float:
-    """The λ of "paper": the smallest on an ascending grid after which the l1 loss no longer falls, to 1 % of its fall.
-
-    An empty grid gives 0. Solved to a gap, l1 can rise a little from one λ to the next. Bisection then ends at a λ that
-    meets the limit, while the last one below it that was looked at does not.
-
-    >>> paper_lam(lambda lam: max(0.0, 1.0 - lam), paper_grid(1.0))
-    1.0
-    """
-    if not len(grid):
-        return 0.0
-    at_zero, least = l1_at(0.0), l1_at(float(grid[-1]))
-    limit = least + RULE_SHARE * max(0.0, at_zero - least)
-    low, high = -1, len(grid) - 1  # the loss at grid[high] meets the limit
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if l1_at(float(grid[middle])) <= limit else (middle, high)
-    return float(grid[high])
-
-
-def wished_lam(
-    l1_at: Callable[[float], float], scale: float, allowed: float, describe: Callable[[float], str]
-) -> float:
-    """The smallest λ (to 2 %) whose l1 loss is at most `allowed`; an error with numbers where none is.
-
-    >>> f"{wished_lam(lambda lam: 1.0 / (1.0 + lam), 1.0, 0.5, str):.1f}"
-    '1.0'
-    """
-    if l1_at(0.0) <= allowed:
-        return 0.0
-    low, high = 0.0, WISH_END * scale
-    least = l1_at(high)
-    if least > allowed:
-        raise TargetUnreachable(describe(least))
-    for _ in range(WISH_STEPS):
-        middle = (low + high) / 2 if low else high / 4
-        low, high = (low, middle) if l1_at(middle) <= allowed else (middle, high)
-        if low and high / low < 1.02:
-            break
-    return high
+AUTO_SHARE = 0.1  # of the spread of the scores: what "auto" pays for one image of balance (benchmarks/LOG.md)
+FAR_OFF = 0.05  # of the budget: a batch of "auto" farther from its target than this says so
+GRID_STEPS = 30
+GRID_END = 3.0  # the paper sweeps λ over (0, 3] with entropy scores
+RULE_SHARE = 0.01
+LATE = 0.8  # of the sweep: where "paper" takes a λ beyond it, the l1 loss still fell near the end
+WISH_END = 30.0
+WISH_STEPS = 12
 
 
 def parse_balance(balance: Balance) -> float | str:
@@ -267,18 +118,158 @@ def find_lam(
     return ChosenLambda(wished_lam(l1_at, scale, forced + share * program.budget, describe))
 
 
-def forced_l1(ranges: Ranges, budget: int, unreachable: Sequence[Shortfall] = ()) -> float:
-    """An l1 distance that no batch can undercut, given the classes that the pool cannot fill.
+def paper_lam(l1_at: Callable[[float], float], grid: Float64Array) -> float:
+    """The λ of "paper": the smallest on an ascending grid after which the l1 loss no longer falls, to 1 % of its fall.
 
-    >>> target = np.array([4.0, 6.0])
-    >>> forced_l1(Ranges(target, target), 10), forced_l1(Ranges(target, target), 10, [Shortfall(1, 6.0, 1.0)])
-    (0.0, 10.0)
+    An empty grid gives 0. Solved to a gap, l1 can rise a little from one λ to the next. Bisection then ends at a λ that
+    meets the limit, while the last one below it that was looked at does not.
+
+    >>> paper_lam(lambda lam: max(0.0, 1.0 - lam), paper_grid(1.0))
+    1.0
     """
-    short = sum(one.wanted - one.reachable for one in unreachable)
-    spare = sum(max(0.0, float(ranges.high[one.cls]) - one.reachable) for one in unreachable)
-    missing = max(0.0, short, float(ranges.low.sum()) - budget)
-    return missing + max(0.0, budget - float(ranges.high.sum()) + spare)
+    if not len(grid):
+        return 0.0
+    at_zero, least = l1_at(0.0), l1_at(float(grid[-1]))
+    limit = least + RULE_SHARE * max(0.0, at_zero - least)
+    low, high = -1, len(grid) - 1  # the loss at grid[high] meets the limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if l1_at(float(grid[middle])) <= limit else (middle, high)
+    return float(grid[high])
 
+
+def paper_grid(scale: float) -> Float64Array:
+    """λ over (0, 3], times the scale of the scores."""
+    return scale * GRID_END * np.arange(1, GRID_STEPS + 1) / GRID_STEPS
+
+
+def wished_lam(
+    l1_at: Callable[[float], float], scale: float, allowed: float, describe: Callable[[float], str]
+) -> float:
+    """The smallest λ (to 2 %) whose l1 loss is at most `allowed`; an error with numbers where none is.
+
+    >>> f"{wished_lam(lambda lam: 1.0 / (1.0 + lam), 1.0, 0.5, str):.1f}"
+    '1.0'
+    """
+    if l1_at(0.0) <= allowed:
+        return 0.0
+    low, high = 0.0, WISH_END * scale
+    least = l1_at(high)
+    if least > allowed:
+        raise TargetUnreachable(describe(least))
+    for _ in range(WISH_STEPS):
+        middle = (low + high) / 2 if low else high / 4
+        low, high = (low, middle) if l1_at(middle) <= allowed else (middle, high)
+        if low and high / low < 1.02:
+            break
+    return high
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sweep:
+    """Solves one program at many λ, each once, starting from the duals of the nearest λ solved before."""
+
+    program: Program
+    effort: Effort
+    seed: int
+    report: Report = silent
+    found: dict[float, Solution] = field(default_factory=dict)
+
+    def at(self, lam: float) -> Solution:
+        """The solution at one λ."""
+        if lam not in self.found:
+            program, warm = self.program.at(lam), self.nearest_duals(lam)
+            self.found[lam] = solve_within(program, self.effort, seed=self.seed, warm=warm)
+            self.report(f"λ = {lam:.4g}: l1 {self.l1_at(lam):.4g}")
+        return self.found[lam]
+
+    def l1_at(self, lam: float) -> float:
+        """Distance of the expected counts from the target at one λ."""
+        return self.program.ranges.distance(self.program.rows.total(self.at(lam).indices))
+
+    def nearest_duals(self, lam: float) -> Float64Array | None:
+        """Duals of the nearest λ > 0 that is solved; None before the first."""
+        solved = [other for other in self.found if other > 0]
+        return self.found[min(solved, key=lambda other: abs(other - lam))].duals if solved else None
+
+
+def quick_effort(time_limit: float | None = None) -> Effort:
+    """Enough for a rule: a gap of 1e-3, and a short search where swaps alone do not reach it."""
+    return Effort(gap=1e-3, time_limit=time_limit, restarts=2, kicks=0, nodes=0)
+
+
+# -- the spread of the scores ----------------------------------------------------------------------------------------
+
+SAMPLED_ROWS = 1 << 17
+CUT_OFF = 10.0  # a jump in the sorted scores that is so many times larger than all other differences together
+CUT_OFF_EQUAL = 1e6  # the same where all rows on the kept side have one score, in units of that score or of 1
+TRIMMED = 0.01  # of the rows that are left, at either end
+
+
+def score_scale(costs: Column, budget: int) -> float:
+    """What λ = 1 is for scores −u, relative to entropy; judged by a sample where the rows are many."""
+    return scale_of(*_scores_seen(costs, budget), costs.rows.classes)
+
+
+def spread_of(costs: Column, budget: int) -> float:
+    """What one image can gain or lose in score, for scores −u; 1 where all are equal."""
+    return score_spread(*_scores_seen(costs, budget)) or 1.0
+
+
+def _scores_seen(costs: Column, budget: int) -> tuple[Float64Array, int]:
+    """The scores, or a sample of them, and how many of them a batch would have."""
+    size = costs.rows.size
+    if size <= SAMPLED_ROWS:
+        return -costs.values(), budget
+    sample = costs.at(np.random.default_rng(0).integers(0, size, SAMPLED_ROWS))
+    return -sample, -(-budget * SAMPLED_ROWS // size)
+
+
+def scale_of(scores: Float64Array, budget: int, classes: int) -> float:
+    """The spread of scores over that of entropy, log C; 1 where there is no spread.
+
+    >>> f"{scale_of(np.linspace(0, 1, 101), 1, 2):.4f}"
+    '1.4283'
+    """
+    spread = score_spread(scores, budget)
+    return spread / float(np.log(classes)) if spread > 0 and classes > 1 else 1.0
+
+
+def score_spread(scores: Float64Array, budget: int) -> float:
+    """The range of the scores without 1 % at either end and without rows that are cut off from the others.
+
+    Where the best b are fewer than 2 % their median is the upper end: it is among these rows that λ decides.
+
+    >>> score_spread(np.append(np.linspace(0, 1, 101), [-1e9, -1e9]), budget=1)
+    0.99
+    """
+    ordered = _without_cut_off(np.sort(scores), budget)
+    if not len(ordered):
+        return 0.0
+    trimmed = int(TRIMMED * len(ordered))
+    best = ordered[len(ordered) - 1 - min(trimmed, max(0, budget - 1) // 2)]
+    spread = float(best - ordered[trimmed])
+    return spread if spread > 0 else float(ordered[-1] - ordered[0])
+
+
+def _without_cut_off(ordered: Float64Array, budget: int) -> Float64Array:
+    """Ascending scores without those below, or above, a jump that dwarfs all other differences.
+
+    Rows below it are to be left out if a whole batch lies above it; else the rows above it are to be taken in any case.
+    """
+    while len(ordered) > 2:
+        jumps = np.diff(ordered)
+        at = int(jumps.argmax()) + 1
+        kept = ordered[at:] if len(ordered) - at >= budget else ordered[:at]
+        others = float(ordered[-1] - ordered[0]) - float(jumps[at - 1])
+        least = CUT_OFF * others if kept[-1] > kept[0] else CUT_OFF_EQUAL * max(1.0, abs(float(kept[0])))
+        if jumps[at - 1] <= least:
+            break
+        ordered = kept
+    return ordered
+
+
+# -- classes that cannot reach their target --------------------------------------------------------------------------
 
 COLUMNS_AT_ONCE = 4
 SURE = 0.5  # a probability that is enough to call a row one of the class
@@ -356,3 +347,16 @@ def _brackets(rows: Rows, budget: int, classes: IntArray) -> tuple[Float64Array,
     sample = np.partition(sample, [max(0, below), min(size - 1, above)], axis=0)
     floor = sample[below] if below >= 0 else np.full(len(classes), -1.0)
     return floor, sample[above] if above < size else np.full(len(classes), np.inf)
+
+
+def forced_l1(ranges: Ranges, budget: int, unreachable: Sequence[Shortfall] = ()) -> float:
+    """An l1 distance that no batch can undercut, given the classes that the pool cannot fill.
+
+    >>> target = np.array([4.0, 6.0])
+    >>> forced_l1(Ranges(target, target), 10), forced_l1(Ranges(target, target), 10, [Shortfall(1, 6.0, 1.0)])
+    (0.0, 10.0)
+    """
+    short = sum(one.wanted - one.reachable for one in unreachable)
+    spare = sum(max(0.0, float(ranges.high[one.cls]) - one.reachable) for one in unreachable)
+    missing = max(0.0, short, float(ranges.low.sum()) - budget)
+    return missing + max(0.0, budget - float(ranges.high.sum()) + spare)

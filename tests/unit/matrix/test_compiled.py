@@ -190,14 +190,14 @@ def test_without_numba_numpy_does_it() -> None:
     assert run(f"import sys; sys.modules['numba'] = None\n{PRICE_WITHOUT}") == ""
 
 
-def test_a_numba_that_cannot_be_used_is_told_once() -> None:
+def test_a_numba_that_cannot_be_used_is_reported_once() -> None:
     said = run(PRICE_WITHOUT, NUMBA_DISABLE_JIT="1")
     assert (
         said.count("numba is installed but cannot be used, so large pools take longer: NUMBA_DISABLE_JIT is set") == 1
     )
 
 
-def test_a_numba_that_is_half_installed_is_told_too() -> None:
+def test_a_numba_that_is_half_installed_is_reported_too() -> None:
     said = run(f"import sys; sys.modules['llvmlite'] = None\n{PRICE_WITHOUT}")
     assert said.count("numba is installed but cannot be used, so large pools take longer: ") == 1
     assert "llvmlite" in said

@@ -42,7 +42,7 @@ def fortran_npy(folder: Path, array: np.ndarray) -> Path:
 
 
 def npy_shards(folder: Path, array: np.ndarray) -> Path:
-    """Numbers without leading zeros, beside other files."""
+    """Numbers without leading zeros, next to other files."""
     for number, part in enumerate(cut(array)):
         np.save(folder / f"shard-{number}.npy", part)
     (folder / "manifest.json").write_text("{}")
@@ -199,7 +199,7 @@ def test_file_urls_are_paths(proba: np.ndarray, tmp_path: Path) -> None:
     assert np.array_equal(open_matrix(f"file://{folder}/p.npy")[:], proba)
 
 
-def test_a_file_that_has_become_shorter_is_told(proba: np.ndarray, tmp_path: Path) -> None:
+def test_a_file_that_has_become_shorter_is_reported(proba: np.ndarray, tmp_path: Path) -> None:
     path = one_npy(tmp_path, proba)
     matrix = open_matrix(path)
     assert np.array_equal(matrix[10:20], proba[10:20])

@@ -1,4 +1,4 @@
-"""Bad input is refused with a message that names it; good input of every kind is read."""
+"""Bad input is rejected with a message that names it; good input of every kind is read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_of_many_bad_rows_the_first_are_named_and_the_others_counted() -> None:
         (np.empty((3, 0)), "no class columns"),
     ],
 )
-def test_arrays_of_the_wrong_kind_are_refused(array: np.ndarray, message: str) -> None:
+def test_arrays_of_the_wrong_kind_are_rejected(array: np.ndarray, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         open_proba(array)
 
@@ -81,7 +81,7 @@ def test_a_parquet_file_of_float32_stays_float32(tmp_path: Path) -> None:
     assert open_proba(tmp_path / "p.parquet").dtype == np.float32
 
 
-def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
+def test_damaged_and_foreign_files_are_rejected(tmp_path: Path) -> None:
     np.save(tmp_path / "pickled.npy", np.array([{"a": 1}], dtype=object))
     (tmp_path / "empty.npy").write_bytes(b"")
     (tmp_path / "text.npy").write_text("hello")

@@ -1,4 +1,4 @@
-"""Files and folders that hold no matrix are refused with a message that names the file and says what to do."""
+"""Files and folders that hold no matrix are rejected with a message that names the file and says what to do."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def cut_parquet(folder: Path) -> None:
         (lambda folder: table(folder / "a.parquet", name=["x"]), r"a\.parquet has no floating-point columns"),
     ],
 )
-def test_a_folder_without_a_matrix_is_refused(fill: Callable[[Path], None], message: str, tmp_path: Path) -> None:
+def test_a_folder_without_a_matrix_is_rejected(fill: Callable[[Path], None], message: str, tmp_path: Path) -> None:
     fill(tmp_path)
     with pytest.raises(BadFile, match=message):
         open_matrix(tmp_path)[:]
@@ -128,7 +128,7 @@ def test_nothing_at_a_path_is_said_as_it_was_typed() -> None:
         open_matrix("a\0b.npy")
 
 
-def test_urls_of_no_known_kind_are_refused() -> None:
+def test_urls_of_no_known_kind_are_rejected() -> None:
     with pytest.raises(BadFile, match=r"gopher://a/b is not a valid address, such as s3://"):
         open_matrix("gopher://a/b")
     with pytest.raises(BadFile, match="three slashes"):
@@ -173,7 +173,7 @@ def test_nan_and_nulls_in_any_file_are_found(tmp_path: Path) -> None:
         tailwise.select(tmp_path / "parquet", 2, score="entropy")
 
 
-def test_a_disk_without_room_is_told_before_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_is_reported_before_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table(tmp_path / "a.parquet")
     matrix = open_matrix(tmp_path / "a.parquet")
     monkeypatch.setattr(spool, "RESERVE", 1 << 60)
@@ -181,7 +181,7 @@ def test_a_disk_without_room_is_told_before_it_is_full(tmp_path: Path, monkeypat
         matrix[:]
 
 
-def test_a_folder_that_predict_has_not_finished_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_predict_has_not_finished_is_rejected(tmp_path: Path) -> None:
     np.save(tmp_path / "part-00000.npy", np.full((3, 2), 0.5, dtype=np.float16))
     (tmp_path / "manifest.json").write_text('{"complete": false}')
     with pytest.raises(BadFile, match=r"is not finished.*tailwise predict"):

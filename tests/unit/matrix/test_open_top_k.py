@@ -129,14 +129,14 @@ def test_a_saved_sparse_softmax_is_mapped_again_and_travels_as_its_place(tmp_pat
     assert here.indices.tolist() == there.indices.tolist()
 
 
-def test_a_folder_that_lost_a_part_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_lost_a_part_is_rejected(tmp_path: Path) -> None:
     TopK.of(softmax_rows(9, 5, seed=7), 2).save(tmp_path)
     (tmp_path / "classes.npy").unlink()
     with pytest.raises(BadFile, match="sparse softmax"):
         tailwise.select(tmp_path, 2, score="entropy")
 
 
-def test_numbers_that_make_no_sparse_softmax_are_refused() -> None:
+def test_numbers_that_make_no_sparse_softmax_are_rejected() -> None:
     good = TopK.of(softmax_rows(9, 5, seed=8), 2)
     with pytest.raises(BadInput, match=r"two matrices .* of integers"):
         TopK(good.values, good.values, 5)

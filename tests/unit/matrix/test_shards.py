@@ -178,7 +178,7 @@ def test_what_is_priced_again_is_exact_up_to_the_limit_and_never_too_large(
     assert (found[~below] > limit - 1e-13).all()
 
 
-def test_rows_that_a_known_column_tells_enough_of_are_not_read_again() -> None:
+def test_rows_whose_known_column_is_enough_are_not_read_again() -> None:
     array = softmax_rows(20_000, 50)
     rows, y = rows_in(array, 1), np.linspace(-1.0, 1.0, 50)
     costs = rows.hold(np.zeros(20_000))

@@ -138,7 +138,7 @@ def test_a_wish_beyond_reach_says_how_near_one_can_come() -> None:
 
 
 @pytest.mark.parametrize("bad", ["within", "within -3%", "5", "auto!", -1, np.nan, np.inf, True, None])
-def test_settings_that_mean_nothing_are_refused(bad: object) -> None:
+def test_settings_that_mean_nothing_are_rejected(bad: object) -> None:
     if bad == "5":  # a number in quotes is a number
         assert parse_balance("5") == 5.0
         return
