@@ -40,3 +40,12 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+
+@pytest.fixture
+def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of a quarter of the dots, with a font that is embedded sooner: for tests of what is around them."""
+    from tailwise.report.figures import STYLE
+
+    monkeypatch.setitem(STYLE, "savefig.dpi", 50)
+    monkeypatch.setitem(STYLE, "pdf.fonttype", 3)

@@ -239,6 +239,7 @@ def test_an_import_names_the_copy_that_the_file_names(
 # report, doctor and backup
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_a_report_is_one_page_where_it_was_asked_for(
     zoo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,9 @@ METHODS = [
 ]  # fmt: skip
 
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
+
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

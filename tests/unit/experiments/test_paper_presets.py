@@ -153,6 +153,7 @@ def excused(row: Row, name: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_figures")
 def test_the_cifar10_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = replace(paper.CIFAR10, train_records=30, test_records=20)
     monkeypatch.setattr(paper, "CIFAR10", layout)
@@ -166,6 +167,7 @@ def test_the_cifar10_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_figures")
 def test_the_cifar100_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = replace(paper.CIFAR100, train_records=300, test_records=100)
     monkeypatch.setattr(paper, "CIFAR100", layout)
@@ -175,6 +177,7 @@ def test_the_cifar100_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_figures")
 def test_the_tiny_imagenet_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pack_tiny_imagenet(tmp_path / "tiny-imagenet-200.zip", classes=6, each=8, side=16)
     official = tmp_path / "home" / "hub" / "checkpoints" / "resnet101-63fe2227.pth"

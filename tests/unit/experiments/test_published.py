@@ -120,6 +120,7 @@ def test_earlier_sweep_figures_stay_until_there_are_new_ones(tmp_path: Path) -> 
     assert {path.name for path in (tmp_path / "target/figures").iterdir()} == {"new.png"}
 
 
+@pytest.mark.usefixtures("quick_figures")
 def test_only_the_wanted_strategies_are_run_and_all_that_is_there_is_shown(
     tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
