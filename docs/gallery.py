@@ -25,6 +25,7 @@ LABELLED = (14, 7, 3, 1)  # labels per class
 BUDGET, FEATURES = 24, 96
 ACROSS, UP = np.linspace(-4, 3.6, 160), np.linspace(-3, 3, 120)  # of the picture
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2")
+MODES = ("light", "dark")
 NAMES = ("common", "second", "third", "rare")
 # With λ = "auto" a score pays little for balance; in so small a pool the pictures would look alike.
 LAM = {"entropy": 0.5, "margin": 0.5, "least-confidence": 0.5, "random": 0.5, "bald": 0.2, "vaal": 0.5}
@@ -87,30 +88,25 @@ def balances(name: str) -> list[tuple[str, float | str]]:
     return [("balance = 0", 0.0), (f"balance = {lam!r}".replace("'", '"'), lam)]
 
 
-def draw(pool: Toy, panels: list[tuple[str, np.ndarray]], *, dark: bool) -> bytes:
-    """A WebP image: one panel per selection, with the true classes of its picks as bars below."""
-    ink = "#e8eaed" if dark else "#202124"
-    figure = Figure(figsize=(4.6 * len(panels), 4.3), dpi=100, layout="constrained")
-    cells = figure.subplots(2, len(panels), squeeze=False, height_ratios=(5.2, 1))
-    for (title, rows), above, below in zip(panels, *cells, strict=True):
-        for k in range(len(SIZES)):
-            inside = (pool.borders == k).astype(float)
-            above.contour(ACROSS, UP, inside, levels=[0.5], colors=ink, linewidths=0.7, alpha=0.4)
-        colours = np.array(COLOURS)
-        above.scatter(*pool.points.T, s=9, c=colours[pool.labels], alpha=0.4, linewidths=0)
-        above.scatter(*pool.labelled_points.T, s=34, marker="x", c=ink, linewidths=1.2, label="labelled")
-        above.scatter(
-            *pool.points[rows].T, s=64, c=colours[pool.labels[rows]], edgecolors=ink, linewidths=1.4, label="picked"
-        )
-        above.set(xlim=(-4, 3.6), ylim=(-3, 3), xticks=[], yticks=[])
-        above.set_title(title, color=ink, fontsize=11, family="monospace")
-        numbers = np.bincount(pool.labels[rows], minlength=len(SIZES))
-        bars = below.bar(NAMES, numbers, color=COLOURS, width=0.7)
-        below.bar_label(bars, color=ink, fontsize=9)
-        below.set(ylim=(0, BUDGET + 5), yticks=[])
-        below.tick_params(colors=ink, length=0, labelsize=9)
-        for axes in (above, below):
-            axes.spines[:].set(color=ink, alpha=0.3, visible=axes is above)
+def draw(pool: Toy, title: str, rows: np.ndarray, *, dark: bool) -> bytes:
+    """A WebP image: the pool with the picks, and the true classes of the picks as bars below."""
+    ink, colours = "#e8eaed" if dark else "#202124", np.array(COLOURS)
+    figure = Figure(figsize=(4.6, 4.3), dpi=120, layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(5.2, 1))
+    for k in range(len(SIZES)):
+        inside = (pool.borders == k).astype(float)
+        above.contour(ACROSS, UP, inside, levels=[0.5], colors=ink, linewidths=0.7, alpha=0.4)
+    above.scatter(*pool.points.T, s=9, c=colours[pool.labels], alpha=0.4, linewidths=0)
+    above.scatter(*pool.labelled_points.T, s=34, marker="x", c=ink, linewidths=1.2)
+    above.scatter(*pool.points[rows].T, s=64, c=colours[pool.labels[rows]], edgecolors=ink, linewidths=1.4)
+    above.set(xlim=(-4, 3.6), ylim=(-3, 3), xticks=[], yticks=[])
+    above.set_title(title, color=ink, fontsize=12, family="monospace")
+    bars = below.bar(NAMES, np.bincount(pool.labels[rows], minlength=len(SIZES)), color=COLOURS, width=0.7)
+    below.bar_label(bars, color=ink, fontsize=10)
+    below.set(ylim=(0, BUDGET + 6), yticks=[])
+    below.tick_params(colors=ink, length=0, labelsize=10)
+    above.spines[:].set(color=ink, alpha=0.3)
+    below.spines[:].set_visible(False)
     out = io.BytesIO()
     figure.savefig(out, format="webp", transparent=True, pil_kwargs={"quality": 85, "method": 4})
     return out.getvalue()
@@ -122,12 +118,13 @@ def in_order() -> list[str]:
 
 
 def pictures() -> Iterator[tuple[str, bytes]]:
-    """Every picture with its path: for each strategy one for the light and one for the dark page."""
+    """Every picture with its path: for each strategy without and with balance, for the light and the dark page."""
     pool = toy()
     for name in in_order():
-        panels = [(title, picks(pool, name, balance)) for title, balance in balances(name)]
-        for mode in ("light", "dark"):
-            yield f"gallery/{name}-{mode}.webp", draw(pool, panels, dark=mode == "dark")
+        for number, (title, balance) in enumerate(balances(name)):
+            rows = picks(pool, name, balance)
+            for mode in MODES:
+                yield f"gallery/{name}-{number}-{mode}.webp", draw(pool, title, rows, dark=mode == "dark")
 
 
 def page() -> str:
@@ -135,8 +132,13 @@ def page() -> str:
     sections = []
     for name in in_order():
         about = (STRATEGIES[name].__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
-        both = " ".join(f"![Picks of {name}](gallery/{name}-{mode}.webp#only-{mode})" for mode in ("light", "dark"))
-        sections.append(f"## {STRATEGIES[name].title} {{ #{name} }}\n\n`{name}` · {about}\n\n{both}\n")
+        images = [
+            f"![Picks of {name}](gallery/{name}-{number}-{mode}.webp#only-{mode}){{ loading=lazy }}"
+            for number in range(len(balances(name)))
+            for mode in MODES
+        ]
+        pair = '<div class="tw-gallery" markdown>\n' + "\n".join(images) + "\n</div>\n"
+        sections.append(f"## {STRATEGIES[name].title} {{ #{name} }}\n\n`{name}` · {about}\n\n{pair}")
     return INTRODUCTION + "\n".join(sections)
 
 
@@ -145,7 +147,7 @@ INTRODUCTION = f"""# Gallery: what every strategy picks
 One pool of {sum(SIZES) - sum(LABELLED)} points with four classes, the rarest a tenth as common as the most common one.
 Crosses are the {sum(LABELLED)} labels so far, lines are the borders of the model, large points are the {BUDGET} picks.
 The bars count the picks by their true class: look at what balance does to "rare". Where there are two pictures, the
-left one is the classical method (`balance=0`).
+first one is the classical method (`balance=0`).
 
 The pictures show how a strategy thinks, not how good it is: that is on the
 [leaderboard](results/leaderboard/README.md). [Strategies](strategies.md) explains what each needs and computes.

@@ -180,7 +180,7 @@ def test_docstrings_are_rewritten_for_the_reference(monkeypatch: pytest.MonkeyPa
 def test_the_gallery_shows_every_strategy() -> None:
     gallery = script("gallery")
     page = gallery.page()
-    assert [name for name in STRATEGIES if f"(gallery/{name}-dark.webp#only-dark)" not in page] == []
+    assert [name for name in STRATEGIES if f"(gallery/{name}-0-dark.webp#only-dark)" not in page] == []
     assert gallery.in_order()[:2] == ["boundary", "base"]
 
 
@@ -193,6 +193,6 @@ def test_a_picture_of_the_gallery_is_drawn_and_balance_finds_the_rare_class() ->
         for _, balance in gallery.balances("entropy")
     )
     assert balanced > classical
-    picture = gallery.draw(pool, [("one", gallery.picks(pool, "galaxy", 0.0))], dark=True)
+    picture = gallery.draw(pool, "one", gallery.picks(pool, "galaxy", 0.0), dark=True)
     assert picture[:4] == b"RIFF"
     assert len(picture) < 100_000

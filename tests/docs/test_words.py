@@ -19,6 +19,8 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "CODE_OF_CONDUCT.md",
+    ROOT / "SECURITY.md",
     *sorted(DOCS.glob("*.md")),
     DOCS / "results" / "README.md",
 ]
