@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -151,24 +150,24 @@ class FrozenModel:
 
     def predict_proba(self, inputs: Inputs) -> FloatArray:
         """Softmax, (n, C)."""
-        return self.head.predict_proba(self._features(inputs))
+        features = extract_features(inputs, self.backbone, cache=self.cache)
+        return self.head.predict_proba(features)
 
     def embed(self, inputs: Inputs) -> FloatArray:
         """What goes into the head's last layer, (n, d)."""
-        return self.head.embed(self._features(inputs))
+        features = extract_features(inputs, self.backbone, cache=self.cache)
+        return self.head.embed(features)
 
     def mc_proba(self, inputs: Inputs, passes: int, seed: int) -> FloatArray:
         """Softmax of the head's dropout passes, (T, n, C)."""
-        return self.head.mc_proba(self._features(inputs), passes, seed)
+        features = extract_features(inputs, self.backbone, cache=self.cache)
+        return self.head.mc_proba(features, passes, seed)
 
     def save(self, folder: Path) -> None:
         """Write the head, then frozen.json, which makes the two a model; the backbone itself is not copied."""
         self.head.save(folder / "head")
         facts = {"backbone": asdict(self.backbone), "head": self.head_name}
         write_whole(folder / "frozen.json", json.dumps(facts, indent=1).encode())
-
-    def _features(self, inputs: Inputs) -> Features:
-        return extract_features(inputs, self.backbone, cache=self.cache)
 
 
 @learner
@@ -203,10 +202,12 @@ class FrozenLearner:
         backbone = Backbone(self.backbone, self.weights, self.size, tuple(self.mean), tuple(self.std))
         cache = Path(self.cache) if self.cache else None
         head = make_learner(self.head, **self.head_settings)
-        features = extract_features(inputs, backbone, cache=cache, report=partial(_share, report, 0.0))
+        # Extraction is the first half of the work, the head the second.
+        features = extract_features(inputs, backbone, cache=cache, report=lambda done, what: report(done / 2, what))
         fitted = head.fit(
-            features, labels, classes=classes, seed=seed, report=partial(_share, report, 0.5), checkpoint=checkpoint
-        )
+            features, labels, classes=classes, seed=seed, checkpoint=checkpoint,
+            report=lambda done, what: report(0.5 + done / 2, what),
+        )  # fmt: skip
         return FrozenModel(backbone, self.head, fitted, cache)
 
     def load(self, folder: Path) -> FrozenModel:
@@ -218,8 +219,3 @@ class FrozenLearner:
             raise BadFile(f"{folder} does not hold a saved frozen model: {error}") from error
         cache = Path(self.cache) if self.cache else None
         return FrozenModel(backbone, head, make_learner(head).load(folder / "head"), cache)
-
-
-def _share(report: Progress, start: float, done: float, what: str) -> None:
-    """Extraction is the first half of the work, the head the second."""
-    report(start + done / 2, what)

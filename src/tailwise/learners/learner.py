@@ -1,4 +1,4 @@
-"""What every learner shares: the interfaces `Learner` and `Model`, the registry, saved models, inputs, calibration.
+"""What every learner shares: its interface and registry, how it reads inputs, how models are saved and calibrated.
 
 A learner is settings and one method, `fit`; a model never changes once it is fitted. Models are stored as JSON and
 safetensors, never as a pickle. Calibration fits a temperature on stratified folds of the labelled set.
@@ -25,6 +25,12 @@ from ..pools.pool import InputArray, Inputs, Subset, read_all
 from ..processes import one_blas_thread
 from ..softmax import fit_temperature, shift_prior
 from ..types import Float64Array, FloatArray, IntArray, Progress, no_progress
+
+MOST_BYTES = 2 << 30  # above this a labelled set stays where it is
+FORMAT = 1
+SETTINGS_FILE, TENSORS_FILE = "model.json", "tensors-{}.safetensors"
+KINDS = ("none", "temperature", "prior", "both")
+FOLDS = 5
 
 
 class Model(Protocol):
@@ -87,6 +93,9 @@ def make_learner(name: str, **settings: Any) -> Learner:  # noqa: ANN401 - each 
     return made
 
 
+# -- inputs -----------------------------------------------------------------------------------------------------------
+
+
 def check_labels(inputs: Inputs, labels: IntArray, classes: int) -> None:
     """Reject a labelled set that cannot be fitted."""
     if labels.shape != (len(inputs),):
@@ -113,8 +122,63 @@ def fill_classes(proba: object, places: IntArray, classes: int) -> FloatArray:
     return full
 
 
-FORMAT = 1
-SETTINGS_FILE = "model.json"
+def chunks(count: int, size: int) -> Iterator[IntArray]:
+    """Indices 0..count-1 in order, `size` at a time.
+
+    >>> [chunk.tolist() for chunk in chunks(5, 2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    for start in range(0, count, size):
+        yield np.arange(start, min(start + size, count))
+
+
+def in_memory(inputs: Inputs, most_bytes: int = MOST_BYTES) -> Inputs:
+    """The inputs in memory where they fit there, so that decoding is done once and not once per epoch."""
+    bytes_each = 1 if len(inputs.shape) == 4 else 4  # pixels, or features
+    return read_all(inputs) if np.prod(inputs.shape, dtype=np.float64) * bytes_each <= most_bytes else inputs
+
+
+def check_images(inputs: Inputs, who: str) -> None:
+    """Reject anything but images (n, height, width, 3)."""
+    if len(inputs.shape) != 4 or inputs.shape[3] != 3:
+        raise BadInput(f"{who} needs images (n, height, width, 3), but the inputs have the shape {inputs.shape}")
+
+
+def read_images(inputs: Inputs, indices: IntArray) -> InputArray:
+    """Some images as uint8 (n, height, width, 3), contiguous and writable, as torch wants them."""
+    images = inputs[indices]
+    if images.dtype != np.uint8:
+        raise BadInput(f"images must be uint8, 0 to 255, but are {images.dtype}")
+    return np.require(images, requirements=["C", "W"])
+
+
+# -- torch ------------------------------------------------------------------------------------------------------------
+
+
+def need_torch(purpose: str) -> None:
+    """Raise MissingExtra where torch is not installed."""
+    try:
+        import torch  # noqa: F401 - the question is whether it is there
+    except ImportError as error:
+        raise MissingExtra.named(purpose, "torch", "torch") from error
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Compute on one thread, whichever thread of Python asks: sums are added in the same order on every machine."""
+    torch = sys.modules.get("torch")  # where it is not loaded no net is asked, and loading it takes seconds
+    before = torch.get_num_threads() if torch else 1
+    with one_blas_thread():
+        try:
+            if torch:
+                torch.set_num_threads(1)
+            yield
+        finally:
+            if torch:
+                torch.set_num_threads(before)
+
+
+# -- models on disk ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,10 +201,11 @@ def save_model(folder: Path, stored: StoredModel) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadFile(f"cannot make the folder {folder}: {error.strerror or error}") from error
-    write_whole(_tensor_file(folder, checksum), content)
+    path = folder / TENSORS_FILE.format(checksum[:16])
+    write_whole(path, content)
     write_whole(folder / SETTINGS_FILE, (json.dumps(page, indent=2, allow_nan=False) + "\n").encode())
-    for other in folder.glob("tensors-*.safetensors"):
-        if other != _tensor_file(folder, checksum):
+    for other in folder.glob(TENSORS_FILE.format("*")):
+        if other != path:
             other.unlink(missing_ok=True)
 
 
@@ -150,7 +215,7 @@ def load_model(folder: Path, kind: str) -> StoredModel:
     from safetensors.numpy import load
 
     page = _read_page(folder, kind)
-    path = _tensor_file(folder, page["sha256"])
+    path = folder / TENSORS_FILE.format(page["sha256"][:16])
     content = _read(path)
     if _checksum(content, page["settings"]) != page["sha256"]:
         raise damaged(folder, "the checksum is not the one that was written")
@@ -167,10 +232,6 @@ def damaged(folder: Path, what: str) -> BadFile:
 
 def _checksum(content: bytes, settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + b"\0" + content).hexdigest()
-
-
-def _tensor_file(folder: Path, checksum: str) -> Path:
-    return folder / f"tensors-{checksum[:16]}.safetensors"
 
 
 def _read(path: Path) -> bytes:
@@ -199,69 +260,7 @@ def _read_page(folder: Path, kind: str) -> dict[str, Any]:
     return page
 
 
-def need_torch(purpose: str) -> None:
-    """Raise MissingExtra where torch is not installed."""
-    try:
-        import torch  # noqa: F401 - the question is whether it is there
-    except ImportError as error:
-        raise MissingExtra.named(purpose, "torch", "torch") from error
-
-
-@contextmanager
-def one_core() -> Iterator[None]:
-    """Compute on one thread, whichever thread of Python asks: sums are added in the same order on every machine."""
-    torch = sys.modules.get("torch")  # where it is not loaded no net is asked, and loading it takes seconds
-    before = torch.get_num_threads() if torch else 1
-    with one_blas_thread():
-        try:
-            if torch:
-                torch.set_num_threads(1)
-            yield
-        finally:
-            if torch:
-                torch.set_num_threads(before)
-
-
-MOST_BYTES = 2 << 30  # above this a labelled set stays where it is
-
-
-def chunks(count: int, size: int) -> Iterator[IntArray]:
-    """Indices 0..count-1 in order, `size` at a time.
-
-    >>> [chunk.tolist() for chunk in chunks(5, 2)]
-    [[0, 1], [2, 3], [4]]
-    """
-    for start in range(0, count, size):
-        yield np.arange(start, min(start + size, count))
-
-
-def in_memory(inputs: Inputs, most_bytes: int = MOST_BYTES) -> Inputs:
-    """The inputs in memory where they fit there, so that decoding is done once and not once per epoch."""
-    bytes_each = 1 if is_images(inputs) else 4
-    return read_all(inputs) if np.prod(inputs.shape, dtype=np.float64) * bytes_each <= most_bytes else inputs
-
-
-def is_images(inputs: Inputs) -> bool:
-    """Pixels, rather than features."""
-    return len(inputs.shape) == 4
-
-
-def check_images(inputs: Inputs, who: str) -> None:
-    """Reject anything but images (n, height, width, 3)."""
-    if not is_images(inputs) or inputs.shape[3] != 3:
-        raise BadInput(f"{who} needs images (n, height, width, 3), but the inputs have the shape {inputs.shape}")
-
-
-def read_images(inputs: Inputs, indices: IntArray) -> InputArray:
-    """Some images as uint8 (n, height, width, 3), contiguous and writable, as torch wants them."""
-    images = inputs[indices]
-    if images.dtype != np.uint8:
-        raise BadInput(f"images must be uint8, 0 to 255, but are {images.dtype}")
-    return np.require(images, requirements=["C", "W"])
-
-
-KINDS = ("none", "temperature", "prior", "both")
-FOLDS = 5
+# -- calibration ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -332,8 +331,11 @@ def out_of_fold(
             report((number + done) / len(used), f"calibrating, fold {number + 1} of {len(used)}: {what}")
 
         rest, held = np.flatnonzero(places != fold), np.flatnonzero(places == fold)
-        model = learner.fit(_some(inputs, rest), labels[rest], classes=classes, seed=seed, report=fold_report)
-        proba[held] = model.predict_proba(_some(inputs, held))
+        learnt, asked = (
+            inputs[rows] if isinstance(inputs, np.ndarray) else Subset(inputs, rows) for rows in (rest, held)
+        )
+        model = learner.fit(learnt, labels[rest], classes=classes, seed=seed, report=fold_report)
+        proba[held] = model.predict_proba(asked)
     rows = np.flatnonzero(places >= 0).astype(np.int64)
     return OutOfFold(rows, proba[rows], places[rows])
 
@@ -369,7 +371,3 @@ def trained_shares(learner: Learner, labels: IntArray, classes: int) -> Float64A
     weighed = (counts > 0).astype(np.float64) if own == "balanced" else counts
     shares: Float64Array = weighed / weighed.sum()
     return shares
-
-
-def _some(inputs: Inputs, indices: IntArray) -> Inputs:
-    return inputs[indices] if isinstance(inputs, np.ndarray) else Subset(inputs, indices)

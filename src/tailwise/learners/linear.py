@@ -56,18 +56,10 @@ class Scaling:
         return result
 
 
-def width_of(inputs: Inputs) -> int:
-    """d: the numbers of one input.
-
-    >>> width_of(np.zeros((5, 8, 8, 3), np.uint8))
-    192
-    """
-    return int(np.prod(inputs.shape[1:]))
-
-
 def chunks(inputs: Inputs) -> Iterator[tuple[slice, Float32Array]]:
     """Where a chunk stands, and its flat rows (m, d), from the first input to the last."""
-    rows = max(1, CHUNK_NUMBERS // max(1, width_of(inputs)))
+    width = int(np.prod(inputs.shape[1:]))  # d, the numbers of one input
+    rows = max(1, CHUNK_NUMBERS // max(1, width))
     for start in range(0, len(inputs), rows):
         stop = min(start + rows, len(inputs))
         yield slice(start, stop), _flat(inputs[np.arange(start, stop)], start)
@@ -79,7 +71,7 @@ def all_features(inputs: Inputs) -> Float32Array:
     >>> all_features(np.array([[[[0, 255, 255]]]], np.uint8)).tolist()
     [[0.0, 1.0, 1.0]]
     """
-    result = np.empty((len(inputs), width_of(inputs)), np.float32)
+    result = np.empty((len(inputs), int(np.prod(inputs.shape[1:]))), np.float32)
     for where, rows in chunks(inputs):
         result[where] = rows
     return result
@@ -114,10 +106,6 @@ class Head:
     scaling: Scaling  # (d,)
     weights: Float32Array  # (h, S)
     offsets: Float32Array  # (S,)
-
-    def last_inputs(self, features: Float32Array) -> Float32Array:
-        """What goes into the last layer, of scaled features (n, d) → (n, h)."""
-        return features
 
     def predict_proba(self, inputs: Inputs) -> Float32Array:
         """Softmax over the classes, dropout off, (n, C); rows sum to 1."""
@@ -159,11 +147,12 @@ class Head:
         return {"seen": self.seen, "weights": self.weights, "offsets": self.offsets, **scaling}
 
     def _hidden(self, inputs: Inputs) -> Iterator[tuple[slice, Float32Array]]:
-        width = len(self.scaling.centre)
-        if width_of(inputs) != width:
-            raise BadInput(f"inputs {inputs.shape} have {width_of(inputs)} numbers each; the model learnt from {width}")
+        """What goes into the last layer, chunk by chunk, (m, h): here the scaled features."""
+        width, learnt = int(np.prod(inputs.shape[1:])), len(self.scaling.centre)
+        if width != learnt:
+            raise BadInput(f"inputs {inputs.shape} have {width} numbers each; the model learnt from {learnt}")
         for where, rows in chunks(inputs):
-            yield where, self.last_inputs(self.scaling.scaled(rows))
+            yield where, self.scaling.scaled(rows)
 
 
 def softmax(logits: Float32Array) -> Float32Array:

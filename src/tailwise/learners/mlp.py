@@ -5,6 +5,7 @@ A class without labels has the probability 0 in its own column.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -31,14 +32,15 @@ class MlpModel(Head):
     hidden_weights: Float32Array  # (d, h)
     hidden_offsets: Float32Array  # (h,)
 
-    def last_inputs(self, features: Float32Array) -> Float32Array:
-        """The hidden layer: max(x·W + offsets, 0), (n, h)."""
-        return rectified(features, self.hidden_weights, self.hidden_offsets)
-
     def tensors(self) -> dict[str, np.ndarray]:
         """Everything that was learnt, by name."""
         hidden = {"hidden_weights": self.hidden_weights, "hidden_offsets": self.hidden_offsets}
         return {**Head.tensors(self), **hidden}
+
+    def _hidden(self, inputs: Inputs) -> Iterator[tuple[slice, Float32Array]]:
+        """The hidden layer, chunk by chunk, (m, h)."""
+        for where, features in Head._hidden(self, inputs):
+            yield where, rectified(features, self.hidden_weights, self.hidden_offsets)
 
 
 @learner

@@ -99,16 +99,14 @@ class Net(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
-def make_net(config: ResNetConfig | PooledConfig) -> Net:
-    """A fresh net of this shape."""
+def make_net(config: ResNetConfig | PooledConfig | dict[str, Any]) -> Net:
+    """A fresh net of this shape, or of one that `asdict` wrote."""
+    if isinstance(config, dict):
+        saved = config
+        config = (
+            ResNetConfig(**saved | {"blocks": tuple(saved["blocks"])}) if "blocks" in saved else PooledConfig(**saved)
+        )
     return ResNet(config) if isinstance(config, ResNetConfig) else PooledNet(config)
-
-
-def read_config(content: dict[str, Any]) -> ResNetConfig | PooledConfig:
-    """A shape as `asdict` wrote it."""
-    if "blocks" not in content:
-        return PooledConfig(**content)
-    return ResNetConfig(**content | {"blocks": tuple(content["blocks"])})
 
 
 class ResNet(Net):
@@ -333,11 +331,6 @@ def derived(seed: int, *purpose: int) -> int:
     True
     """
     return int(np.random.SeedSequence([seed, *purpose]).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def generator(seed: int, *purpose: int) -> torch.Generator:
-    """A generator on the processor, seeded for a purpose."""
-    return torch.Generator().manual_seed(derived(seed, *purpose))
 
 
 @contextmanager

@@ -1,22 +1,25 @@
-"""Nets that answer: `ResNetModel`, a trained net, and `FeatureNet`, a frozen net that gives features.
+"""Nets in use: `ResNetModel`, a trained net that predicts, and `FeatureNet`, a frozen net that gives features.
 
 Answers depend on how images are batched only in the last bits of float32 (about 1e-6). torch is imported here.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from ..errors import BadInput
-from ..pools.pool import Inputs
+from ..errors import BadFile, BadInput, MissingExtra
+from ..pools.pool import InputArray, Inputs
 from ..types import IntArray, Progress
 from .learner import StoredModel, check_images, chunks, damaged, load_model, read_images, save_model
 from .nets import (
@@ -29,25 +32,13 @@ from .nets import (
     load_pretrained,
     make_net,
     placed,
-    read_config,
+    read_weights,
 )
 from .training import Channels, Recipe, TrainingSet, measure_channels, normalise, train
 
 if TYPE_CHECKING:
-    from .resnet import NetLearner
-import importlib
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
-from torch import nn
-from torch.nn import functional
-
-from ..errors import BadFile, MissingExtra
-from ..pools.pool import InputArray
-from .nets import read_weights
-
-if TYPE_CHECKING:
     from .backbone import Backbone
+    from .resnet import NetLearner
 
 BATCH = 256
 
@@ -147,7 +138,7 @@ def load_resnet(folder: Path, name: str, device: str) -> ResNetModel:
     stored = load_model(folder, name)
     try:
         channels = Channels(**stored.settings["channels"])
-        net = make_net(read_config(stored.settings["config"]))
+        net = make_net(dict(stored.settings["config"]))
         net.load_state_dict({key: torch.from_numpy(value.copy()) for key, value in stored.tensors.items()})
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise damaged(folder, f"it does not make a {name}: {error}") from error

@@ -23,9 +23,16 @@ from ..errors import BadFile, BadInput
 from ..pools.pool import Inputs
 from ..types import IntArray, Progress, no_progress
 from .learner import SETTINGS_FILE, StoredModel, chunks, load_model, read_images, save_model
-from .nets import AUGMENT, DROPOUT, ORDER, derived, deterministic, generator, global_seed
+from .nets import AUGMENT, DROPOUT, ORDER, derived, deterministic, global_seed
 
-CHUNK = 256
+CHUNK = 256  # images whose grey levels are counted together
+KIND = "training"  # of a stored checkpoint
+CHECKPOINT_SECONDS = 30.0
+SETTLED = 200  # steps after which the running averages of batch norm have caught up with the weights
+FEWEST = 4  # images whose variance can be measured: that of one or two tiny ones is all but nothing
+CLASS_WEIGHTS = ("none", "balanced")
+SCHEDULES = ("steps", "one-cycle")
+WARM_UP = 0.15  # of a one-cycle schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +88,6 @@ def crop_and_flip(images: Tensor, padding: int, generator: torch.Generator, *, f
     padded = functional.pad(images, (0, 0, padding, padding, padding, padding))
     taken = padded.view(-1, channels).index_select(0, places.view(-1).to(images.device))
     return taken.view(count, height, width, channels)
-
-
-KIND = "training"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +150,7 @@ def fingerprint(settings: dict[str, Any], net: nn.Module, inputs: Inputs, labels
     """One digest of the settings, of the net as it starts, of every input and of every label."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for name, tensor in net.state_dict().items():
-        digest.update(name.encode() + np.array(_array(tensor), order="C").tobytes())
+        digest.update(name.encode() + np.array(tensor.detach().cpu().numpy(), order="C").tobytes())
     digest.update(np.ascontiguousarray(labels, dtype=np.int64).tobytes())
     for indices in chunks(len(inputs), 1024):
         digest.update(np.ascontiguousarray(inputs[indices]).data)
@@ -154,38 +158,23 @@ def fingerprint(settings: dict[str, Any], net: nn.Module, inputs: Inputs, labels
 
 
 def _arrays(state: State) -> dict[str, Any]:
-    arrays = {f"net.{name}": _array(tensor) for name, tensor in state.net.state_dict().items()}
+    tensors = {f"net.{name}": tensor for name, tensor in state.net.state_dict().items()}
     for name, parameter in state.net.named_parameters():
-        arrays[f"momentum.{name}"] = _array(state.optimiser.state[parameter]["momentum_buffer"])
-    return arrays | {f"average.{name}": _array(tensor) for name, tensor in state.average.items()}
+        tensors[f"momentum.{name}"] = state.optimiser.state[parameter]["momentum_buffer"]
+    tensors |= {f"average.{name}": tensor for name, tensor in state.average.items()}
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
 
 
 @torch.no_grad()
 def _put_back(arrays: dict[str, Any], state: State) -> None:
-    for name, tensor in state.net.state_dict().items():
-        tensor.copy_(_tensor(arrays[f"net.{name}"], tensor))
+    tensors = {f"net.{name}": tensor for name, tensor in state.net.state_dict().items()}
     for name, parameter in state.net.named_parameters():
         # In the parameter's own order in memory, as it was: another order may round the last bit differently.
-        momentum = _tensor(arrays[f"momentum.{name}"], parameter)
-        state.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
-    for name, tensor in state.average.items():
-        tensor.copy_(_tensor(arrays[f"average.{name}"], tensor))
-
-
-def _tensor(array: Any, like: Tensor) -> Tensor:  # noqa: ANN401 - an array of the tensor's dtype
-    return torch.from_numpy(array.copy()).reshape(like.shape)
-
-
-def _array(tensor: Tensor) -> Any:  # noqa: ANN401 - an array of the tensor's dtype
-    return tensor.detach().cpu().numpy()
-
-
-CHECKPOINT_SECONDS = 30.0
-SETTLED = 200  # steps after which the running averages of batch norm have caught up with the weights
-FEWEST = 4  # images whose variance can be measured: that of one or two tiny ones is all but nothing
-CLASS_WEIGHTS = ("none", "balanced")
-SCHEDULES = ("steps", "one-cycle")
-WARM_UP = 0.15  # of a one-cycle schedule
+        tensors[f"momentum.{name}"] = momentum = torch.empty_like(parameter)
+        state.optimiser.state[parameter]["momentum_buffer"] = momentum
+    tensors |= {f"average.{name}": tensor for name, tensor in state.average.items()}
+    for name, tensor in tensors.items():
+        tensor.copy_(torch.from_numpy(arrays[name].copy()).reshape(tensor.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +248,16 @@ def train(
                 kept.keep(state, epoch + 1, (epoch + 1) / recipe.epochs)
         net.load_state_dict(state.average, strict=False)
         # Averaged weights have never met the running statistics of batch norm, and after few steps nor have the last.
-        stale = bool(state.average) or steps_of(data, recipe) < SETTLED
+        steps = recipe.epochs * len(epoch_batches(len(data.labels), recipe.batch, 0, 0))
+        stale = bool(state.average) or steps < SETTLED
         if stale and len(data.labels) >= FEWEST:
             measure_norms(net, data, recipe.batch, seed)
     net.eval()
     kept.remove()
     if not all(bool(torch.isfinite(tensor).all()) for tensor in net.state_dict().values()):
-        raise BadInput(f"the training ended in weights that are not finite; {_remedy(recipe)}")
+        raise BadInput(
+            f"the training ended in weights that are not finite; lower lr ({recipe.lr}), or label more images"
+        )
 
 
 @torch.no_grad()
@@ -319,7 +311,7 @@ def _augmented(
     data: TrainingSet, recipe: Recipe, batches: list[IntArray], seed: int, epoch: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Images (B, 3, h, w) and labels (B,), cropped, mirrored and normalised."""
-    draws = generator(seed, AUGMENT, epoch)
+    draws = torch.Generator().manual_seed(derived(seed, AUGMENT, epoch))
     for indices in batches:
         images = torch.from_numpy(read_images(data.inputs, indices)).to(device)
         if recipe.padding or recipe.flip:
@@ -356,11 +348,6 @@ def even_batches(count: int, batch: int, seed: int) -> list[IntArray]:
     return np.array_split(order, max(1, count // batch))
 
 
-def steps_of(data: TrainingSet, recipe: Recipe) -> int:
-    """Steps of a whole training."""
-    return recipe.epochs * len(epoch_batches(len(data.labels), recipe.batch, 0, 0))
-
-
 def class_weights(data: TrainingSet, recipe: Recipe) -> Tensor:
     """(C,) ones, or for "balanced" n / (classes seen · n_k), so that each class seen weighs the same; unseen: 0."""
     counts = np.bincount(data.labels, minlength=data.classes)
@@ -373,12 +360,11 @@ def class_weights(data: TrainingSet, recipe: Recipe) -> Tensor:
 def _finite(loss: Tensor, epoch: int, recipe: Recipe) -> float:
     value = loss.item()
     if not np.isfinite(value):
-        raise BadInput(f"the loss became {value} in epoch {epoch + 1}: the training diverged; {_remedy(recipe)}")
+        raise BadInput(
+            f"the loss became {value} in epoch {epoch + 1}: the training diverged; lower lr ({recipe.lr}), or label "
+            "more images"
+        )
     return value
-
-
-def _remedy(recipe: Recipe) -> str:
-    return f"lower lr ({recipe.lr}), or label more images"
 
 
 def _fingerprint(net: nn.Module, data: TrainingSet, recipe: Recipe, seed: int, folder: Path | None) -> str:

@@ -17,10 +17,13 @@ from torch.nn import functional
 
 from ..pools.pool import Inputs
 from ..types import Float64Array, IntArray, Progress
-from .learner import chunks, is_images, read_images
-from .nets import NOISE, ORDER, START, derived, deterministic, device_named, generator, global_seed, placed
+from .learner import chunks, read_images
+from .nets import NOISE, ORDER, START, derived, deterministic, device_named, global_seed, placed
 from .training import Channels, normalise
 from .vaal import VaalSettings
+
+CHUNK = 1024  # inputs that are read together
+GREY = Channels((127.5,) * 3, (127.5,) * 3)  # pixels from −1 to 1
 
 
 class Autoencoder(nn.Module):
@@ -92,10 +95,6 @@ class Discriminator(nn.Module):
         return logits
 
 
-CHUNK = 1024
-GREY = Channels((127.5,) * 3, (127.5,) * 3)  # pixels from −1 to 1
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Game:
     """The two nets and their optimisers."""
@@ -115,7 +114,7 @@ def train_and_score(
     reader = make_reader(labelled, pool, device)
     with global_seed(seed, START, device=torch.device("cpu")):
         game = make_game(reader.shape, settings, device)
-    noise = generator(seed, NOISE)
+    noise = torch.Generator().manual_seed(derived(seed, NOISE))
     sides = (Stream(len(labelled), derived(seed, ORDER, 0)), Stream(len(pool), derived(seed, ORDER, 1)))
 
     def both() -> Tensor:
@@ -236,7 +235,7 @@ class Reader:
 
 def make_reader(labelled: Inputs, pool: Inputs, device: torch.device) -> Reader:
     """Measure what has to be measured; images of other sizes than the nets take are resized."""
-    if is_images(pool):
+    if len(pool.shape) == 4:
         side = working_side(pool.shape[1], pool.shape[2])
         return Reader((3, side, side), device)
     count, total, squares = len(labelled) + len(pool), np.zeros(pool.shape[1]), np.zeros(pool.shape[1])
