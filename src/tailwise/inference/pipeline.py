@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +29,10 @@ from ..types import FloatArray, Progress, no_progress
 from .saved_learner import Predictor, SavedLearner, find_learner, open_learner
 from .shard_store import Manifest, ManifestShard, Shard, ShardStore
 from .sources import BLOCK, SHARD_SIZE, Block, InputShard, Picture, Piece, Source, digest, open_source, refuse_url
+
+DTYPES = ("float16", "float32")
+LOCAL = "local"
+AHEAD = 2  # blocks that wait for each thread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,11 +76,6 @@ class Answer:
     proba: FloatArray  # (n, C) float32
     embeddings: FloatArray | None  # (n, d) float32
 
-    @property
-    def rows(self) -> int:
-        """Images of the block, good and bad."""
-        return len(self.names) + len(self.bad)
-
 
 def decode_block(block: Block, size: int) -> Decoded:
     """Make pixels of all that can be decoded."""
@@ -119,11 +118,6 @@ def _bytes(path: Path) -> bytes:
         raise BadFile(f"it cannot be read ({error.strerror or error})") from error
 
 
-DTYPES = ("float16", "float32")
-LOCAL = "local"
-AHEAD = 2  # blocks that wait for each thread
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What a job will do; nothing is written yet.
@@ -135,7 +129,9 @@ class Plan:
     dtype: of the probabilities.
     width: d, numbers of an embedding; 0 where none are asked for.
     shards: all shards of the input.
-    kept: those that are there already.
+    kept: those that are there already, by number.
+    todo: those that are to be computed.
+    fingerprints: by number, of all that a shard's probabilities depend on.
     """
 
     job: Job
@@ -144,6 +140,8 @@ class Plan:
     width: int
     shards: tuple[InputShard, ...]
     kept: dict[int, Shard]
+    todo: tuple[InputShard, ...]
+    fingerprints: dict[int, str]
 
     @property
     def images(self) -> int:
@@ -151,18 +149,9 @@ class Plan:
         return sum(shard.rows for shard in self.shards)
 
     @property
-    def todo(self) -> list[InputShard]:
-        """Shards that are to be computed."""
-        return [shard for shard in self.shards if shard.number not in self.kept]
-
-    @property
     def bytes(self) -> int:
         """About what the shards take on the disk."""
         return self.images * (self.job.learner.classes * np.dtype(self.dtype).itemsize + 4 * self.width)
-
-    def fingerprint(self, shard: InputShard) -> str:
-        """Of all that a shard's numbers depend on."""
-        return _fingerprint(shard, self.job.learner, self.dtype)
 
     def manifest(self, kept: dict[int, Shard]) -> Manifest:
         """What the folder holds with these shards."""
@@ -207,11 +196,12 @@ def plan_pool(
     if not any(shard.rows for shard in shards):
         raise BadInput(f"{Path(images)} holds no images; there is nothing to predict")
     store = ShardStore(Path(out).expanduser().resolve())
-    wanted = {shard.number: _fingerprint(shard, saved, dtype) for shard in shards}
+    wanted = {one.number: digest([one.name, one.fingerprint, saved.checksum, dtype, BLOCK]) for one in shards}
     found = {number: store.find(number, known, embeddings=embeddings) for number, known in wanted.items()}
     kept = {number: shard for number, shard in found.items() if shard is not None}
+    todo = tuple(shard for shard in shards if shard.number not in kept)
     width = _try_out(saved, embeddings=embeddings)
-    return Plan(Job(source, saved, embeddings), store, dtype, width, shards, kept)
+    return Plan(Job(source, saved, embeddings), store, dtype, width, shards, kept, todo, wanted)
 
 
 def predict_pool(
@@ -232,18 +222,17 @@ def predict_pool(
     except OSError as error:
         raise BadFile(f"cannot make the folder {plan.store.folder}: {error.strerror or error}") from error
     with alone(plan.store.folder):
-        todo = plan.todo
         plan.store.remove_halves()
         plan.store.write_manifest(plan.manifest(plan.kept))
-        collector = Collector(plan, report)
-        with _answers(plan.job, todo, engine, workers) as answers:
+        collector = Collector(plan, report, dict(plan.kept))
+        with _answers(plan.job, plan.todo, engine, workers) as answers:
             collector.collect(answers)
         plan.store.remove_beyond(len(plan.shards))
         manifest = plan.manifest(collector.kept)
         plan.store.write_manifest(manifest)
     collector.check()
     kept = tuple(collector.kept[number] for number in sorted(collector.kept))
-    return Predicted(plan.store.folder, manifest, kept, len(todo), time.perf_counter() - started)
+    return Predicted(plan.store.folder, manifest, kept, len(plan.todo), time.perf_counter() - started)
 
 
 @dataclass(slots=True, eq=False)
@@ -252,13 +241,10 @@ class Collector:
 
     plan: Plan
     report: Progress
+    kept: dict[int, Shard]  # by number: those that were there, and each that is written
     waiting: dict[int, list[Answer]] = field(default_factory=dict)
     faults: dict[int, str] = field(default_factory=dict)
-    kept: dict[int, Shard] = field(init=False)
     started: float = field(default_factory=time.perf_counter)
-
-    def __post_init__(self) -> None:
-        self.kept = dict(self.plan.kept)
 
     def collect(self, answers: Iterable[Answer | Fault]) -> None:
         """Take all answers."""
@@ -274,8 +260,8 @@ class Collector:
                 continue
             shard, parts = shards[answer.shard], self.waiting.setdefault(answer.shard, [])
             parts.append(answer)
-            done += answer.rows
-            if sum(part.rows for part in parts) == shard.rows:
+            done += len(answer.names) + len(answer.bad)
+            if sum(len(part.names) + len(part.bad) for part in parts) == shard.rows:
                 self._write(shard, self.waiting.pop(shard.number))
             self._report(done, total)
 
@@ -302,7 +288,7 @@ class Collector:
         embedded = [part.embeddings for part in parts if part.embeddings is not None]
         embeddings = np.concatenate([np.empty((0, self.plan.width), np.float32), *embedded])
         record = Shard(
-            shard.number, shard.name, self.plan.fingerprint(shard), self.plan.dtype, len(names), names,
+            shard.number, shard.name, self.plan.fingerprints[shard.number], self.plan.dtype, len(names), names,
             paths if any(paths) else (), bad, "",
         )  # fmt: skip
         wanted = embeddings if self.plan.job.embeddings else None
@@ -318,7 +304,7 @@ class Collector:
 
 @contextmanager
 def _answers(
-    job: Job, shards: list[InputShard], engine: str, workers: int | None
+    job: Job, shards: Sequence[InputShard], engine: str, workers: int | None
 ) -> Iterator[Iterator[Answer | Fault]]:
     """The answers to all blocks; an engine is started only where there is something to ask."""
     if not shards:
@@ -334,7 +320,7 @@ def _answers(
             yield map_on_ray(AnswerPiece(job), pieces, workers or cluster.cpus)
 
 
-def answers_here(job: Job, shards: list[InputShard], workers: int) -> Iterator[Answer | Fault]:
+def answers_here(job: Job, shards: Sequence[InputShard], workers: int) -> Iterator[Answer | Fault]:
     """In this process, in order; threads decode and ask, each on one core."""
     predictor = open_learner(job.learner)
 
@@ -389,7 +375,7 @@ def _opened_once(saved: SavedLearner) -> Predictor:
     return _predictors[saved.checksum]
 
 
-def _blocks(source: Source, shards: list[InputShard]) -> Iterator[Block | Fault]:
+def _blocks(source: Source, shards: Sequence[InputShard]) -> Iterator[Block | Fault]:
     for shard in shards:
         for piece in shard.pieces:
             try:
@@ -407,10 +393,6 @@ def _try_out(saved: SavedLearner, *, embeddings: bool) -> int:
     if proba.shape != (1, saved.classes):
         raise BadInput(f"the learner in {saved.folder} gives {proba.shape[1]} numbers for {saved.classes} classes")
     return 0 if embedded is None else embedded.shape[1]
-
-
-def _fingerprint(shard: InputShard, saved: SavedLearner, dtype: str) -> str:
-    return digest([shard.name, shard.fingerprint, saved.checksum, dtype, BLOCK])
 
 
 def _described(saved: SavedLearner) -> dict[str, object]:

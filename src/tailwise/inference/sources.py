@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from ..campaign.images import real_path
 from ..campaign.indexing import ImageFile, scan
@@ -25,6 +25,10 @@ from ..matrix.stores import HALF_URL, URL
 BLOCK = 64  # images that a learner is asked about at once
 BLOCKS_PER_PIECE = 4  # that a worker reads in one go
 SHARD_SIZE = 10_000
+PATH_NAMES = ("path", "image", "file", "file_name", "filename", "image_path", "file_path")
+NO_IMAGE = "the row has no image"
+BYTES = 1  # what `_fitting` says of a column that holds images and no paths
+STAMPED = 4_096  # rows looked at at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +72,6 @@ class InputShard:
     pieces: tuple[Piece, ...]
 
 
-class Source(Protocol):
-    """A pool on the disk; it is sent to workers, and so holds no list of images."""
-
-    @property
-    def description(self) -> dict[str, str]:
-        """What the user named, for the manifest."""
-        ...
-
-    def shards(self) -> list[InputShard]:
-        """All shards, in order; nothing is decoded yet."""
-        ...
-
-    def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Read a piece; BadFile where that is impossible for more than single images."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class FolderSource:
     """Every image below a folder, by name, in runs of `shard_size`."""
@@ -111,7 +98,8 @@ class FolderSource:
             for some in [files[at : at + step]]
         )
         name = f"{files[0].path} to {files[-1].path}" if len(files) > 1 else files[0].path
-        return InputShard(number, name, len(files), digest([_facts(file) for file in files]), pieces)
+        facts = [[one.path, one.stat and [one.stat.bytes, one.stat.mtime_ns], one.trouble] for one in files]
+        return InputShard(number, name, len(files), digest(facts), pieces)
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """The files of a piece, which are opened when they are decoded."""
@@ -121,76 +109,12 @@ class FolderSource:
         yield from in_blocks(piece, iter(pictures))
 
 
-def in_blocks(piece: Piece, pictures: Iterator[Picture]) -> Iterator[Block]:
-    """Blocks of one size, but for the last of a piece."""
-    start, some = piece.start, []
-    for picture in pictures:
-        some.append(picture)
-        if len(some) == BLOCK:
-            yield Block(piece.shard, start, tuple(some))
-            start, some = start + len(some), []
-    if some:
-        yield Block(piece.shard, start, tuple(some))
-
-
-def open_source(
-    images: str | Path, *, shard_size: int = SHARD_SIZE, column: str | None = None, root: str | Path | None = None
-) -> Source:
-    """The pool that a path means: a folder of images, a Parquet file, or a folder of Parquet files."""
-    refuse_url(images, "images")
-    path = Path(images).expanduser().resolve()
-    if shard_size < 1:
-        raise BadInput(f"shard_size is {shard_size}; it must be at least 1")
-    if not path.exists():
-        raise BadFile(f"nothing at {path}; name a folder of images, a Parquet file or a folder of them")
-    if path.is_file() and path.suffix.lower() != ".parquet":
-        raise BadFile(f"{path} is neither a folder of images nor a .parquet file")
-    tables = sum(1 for _ in tables_of(path))
-    if path.is_dir() and tables and scan(path).files:
-        raise BadFile(f"{path} holds images and {tables} Parquet files; name a folder that holds one kind")
-    if tables:
-        return ParquetSource.open(path, column, Path(root).expanduser().resolve() if root else None)
-    if column or root:
-        raise BadInput(f"{path} is a folder of images; a column and a root of paths belong to Parquet")
-    return FolderSource(path, shard_size)
-
-
-def refuse_url(place: str | Path, what: str) -> None:
-    """Say that an address of an object store cannot be used here, before a folder of its name is made."""
-    if URL.match(str(place)) or HALF_URL.match(str(place)):
-        raise BadInput(f"the {what} are at {place}, but must be in a folder of this machine; mount or copy them")
-
-
-def tables_of(path: Path) -> Iterator[Path]:
-    """The Parquet files that a path means, by name."""
-    if path.is_file():
-        yield path
-    else:
-        found = (file for file in path.rglob("*") if file.suffix.lower() == ".parquet" and file.is_file())
-        yield from sorted(file for file in found if not any(part[0] in "._" for part in file.relative_to(path).parts))
-
-
-def digest(facts: Any) -> str:  # noqa: ANN401 - plain JSON
-    """A short name for plain values."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _facts(file: ImageFile) -> list[object]:
-    return [file.path, file.stat and [file.stat.bytes, file.stat.mtime_ns], file.trouble]
-
-
-PATH_NAMES = ("path", "image", "file", "file_name", "filename", "image_path", "file_path")
-NO_IMAGE = "the row has no image"
-BYTES = 1  # what `_fitting` says of a column that holds images and no paths
-STAMPED = 4_096  # rows looked at at a time
-
-
 @dataclass(frozen=True, slots=True)
 class ParquetSource:
     """Parquet files below a folder, or one file."""
 
     path: Path
-    root: Path  # that paths in the column start from
+    root: Path  # the folder from which paths in the column start
     column: str
 
     @classmethod
@@ -272,6 +196,64 @@ class ParquetSource:
             return Picture(name, real_path(self.root, path), path)
         except BadFile:
             return Picture(name, f"its path leads out of {self.root}; give the folder of the images as --root", path)
+
+
+Source: TypeAlias = FolderSource | ParquetSource
+"""A pool on the disk; it is sent to workers, and so holds no list of images."""
+
+
+def open_source(
+    images: str | Path, *, shard_size: int = SHARD_SIZE, column: str | None = None, root: str | Path | None = None
+) -> Source:
+    """The pool that a path means: a folder of images, a Parquet file, or a folder of Parquet files."""
+    refuse_url(images, "images")
+    path = Path(images).expanduser().resolve()
+    if shard_size < 1:
+        raise BadInput(f"shard_size is {shard_size}; it must be at least 1")
+    if not path.exists():
+        raise BadFile(f"nothing at {path}; name a folder of images, a Parquet file or a folder of them")
+    if path.is_file() and path.suffix.lower() != ".parquet":
+        raise BadFile(f"{path} is neither a folder of images nor a .parquet file")
+    tables = sum(1 for _ in tables_of(path))
+    if path.is_dir() and tables and scan(path).files:
+        raise BadFile(f"{path} holds images and {tables} Parquet files; name a folder that holds one kind")
+    if tables:
+        return ParquetSource.open(path, column, Path(root).expanduser().resolve() if root else None)
+    if column or root:
+        raise BadInput(f"{path} is a folder of images; a column and a root of paths belong to Parquet")
+    return FolderSource(path, shard_size)
+
+
+def refuse_url(place: str | Path, what: str) -> None:
+    """Say that an address of an object store cannot be used here, before a folder of its name is made."""
+    if URL.match(str(place)) or HALF_URL.match(str(place)):
+        raise BadInput(f"the {what} are at {place}, but must be in a folder of this machine; mount or copy them")
+
+
+def in_blocks(piece: Piece, pictures: Iterator[Picture]) -> Iterator[Block]:
+    """Blocks of one size, but for the last of a piece."""
+    start, some = piece.start, []
+    for picture in pictures:
+        some.append(picture)
+        if len(some) == BLOCK:
+            yield Block(piece.shard, start, tuple(some))
+            start, some = start + len(some), []
+    if some:
+        yield Block(piece.shard, start, tuple(some))
+
+
+def digest(facts: Any) -> str:  # noqa: ANN401 - plain JSON
+    """A short name for plain values."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def tables_of(path: Path) -> Iterator[Path]:
+    """The Parquet files that a path means, by name."""
+    if path.is_file():
+        yield path
+    else:
+        found = (file for file in path.rglob("*") if file.suffix.lower() == ".parquet" and file.is_file())
+        yield from sorted(file for file in found if not any(part[0] in "._" for part in file.relative_to(path).parts))
 
 
 def _column_of_paths(file: Any, column: str) -> str | None:  # noqa: ANN401 - pyarrow has no types

@@ -195,7 +195,7 @@ class TopK:
 
     def _hold(self, values: FloatArray, classes: Any, count: int, folder: Path | None) -> None:  # noqa: ANN401 - as above
         self.values, self.classes, self.folder = values, classes, folder
-        self.shape = (len(values), count)
+        self.shape = (int(values.shape[0]), count)
         self.dtype: np.dtype[Any] = values.dtype
 
     @classmethod

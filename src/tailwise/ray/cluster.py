@@ -57,7 +57,10 @@ def remove_left_behind(home: Path) -> None:
     for folder in home.glob(f"{PREFIX}*"):
         with suppress(OSError):  # of another user, gone meanwhile, or held
             facts = folder.lstat()
-            if _is_mine(facts) and time.time() - facts.st_mtime > LEFT_ALONE and not folder.is_symlink():
+            mine = (
+                not hasattr(os, "getuid") or facts.st_uid == os.getuid()
+            )  # on Windows the temporary folder is the user's
+            if mine and time.time() - facts.st_mtime > LEFT_ALONE and not folder.is_symlink():
                 _remove_unless_held(folder)
 
 
@@ -66,10 +69,6 @@ def _remove_unless_held(folder: Path) -> None:
     if descriptor is not None:
         unlock_file(descriptor)  # Windows does not remove an open file; no process uses a folder again
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_mine(facts: os.stat_result) -> bool:
-    return not hasattr(os, "getuid") or facts.st_uid == os.getuid()  # on Windows, all of the user's temporary folder
 
 
 def _home() -> Path:

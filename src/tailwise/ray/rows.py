@@ -32,6 +32,7 @@ MAKING: dict[str, tuple[int, ...]] = {
     "hold": (), "scan": (), "price": (1,), "price_roughly": (1,), "price_again": (1, 3), "subtract_hidden": (1,),
     "hidden": (), "distance": (1,), "minus_classes": (),
 }  # fmt: skip
+Keys: TypeAlias = tuple[Any, ...]  # of the columns that one call makes
 Recipe: TypeAlias = tuple[str, Sequence[tuple[Any, ...]]]  # a method, and its arguments for each shard
 MOST_REBUILDS = 8  # in a row, of one shard
 PATIENCE = 120.0  # seconds for an actor to be placed
@@ -53,14 +54,6 @@ class Excerpt:
     def dtype(self) -> np.dtype[Any]:
         """That of the whole."""
         return self.array.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Two, as of any matrix."""
-        return 2
-
-    def __len__(self) -> int:
-        return len(self.array)
 
     def __getitem__(self, where: slice | IntArray) -> FloatArray:
         if isinstance(where, slice):
@@ -101,7 +94,7 @@ class RayBackend:
         self._moved = [False] * count  # to a node that was not meant for it
         self._threads = threads
         self._sources = [self._source(matrix, *ends) for ends in pairwise(self.bounds.tolist())]
-        self.recipes: dict[Any, Recipe] = {}  # key → the call that makes the column, in the order of the calls
+        self.recipes: dict[Keys, Recipe] = {}  # columns → the call that makes them, in the order of the calls
         self._dropped: set[Any] = set()  # keys of columns that are gone, though others were made from them
         self.actors = [self.build(at) for at in range(count)]
         self._wait_for(self.actors)
@@ -131,11 +124,12 @@ class RayBackend:
 
     def _remember(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> None:
         if method in MAKING:
-            self.recipes[arguments[0][0]] = method, arguments
+            keys = arguments[0][0]
+            self.recipes[keys if isinstance(keys, tuple) else (keys,)] = method, arguments
         elif method == "drop":
             self._dropped.update(arguments[0][0])
             self.recipes = needed(self.recipes, self._dropped)
-            self._dropped &= {key for keys in self.recipes for key in _each(keys)}
+            self._dropped &= {key for keys in self.recipes for key in keys}
 
     @property
     def _lost(self) -> tuple[type[Exception], ...]:
@@ -185,23 +179,19 @@ class RayBackend:
             )
 
 
-def needed(recipes: dict[Any, Recipe], dropped: set[Any]) -> dict[Any, Recipe]:
+def needed(recipes: dict[Keys, Recipe], dropped: set[Any]) -> dict[Keys, Recipe]:
     """Recipes of the columns that are in use, and of those from which they are made.
 
-    >>> made = {1: ("hold", [(1,)]), 2: ("price", [(2, 1)]), 3: ("price_again", [(3, 1, [], 2)])}
-    >>> made[4] = "distance", [(4, 2)]
+    >>> calls = [("hold", 1), ("price", 2, 1), ("price_again", 3, 1, [], 2), ("distance", 4, 2)]
+    >>> made = {(given[0],): (method, [tuple(given)]) for method, *given in calls}
     >>> list(needed(made, {2, 4})), list(needed(made, {2, 3})), list(needed(made, {2, 3, 4}))
-    ([1, 2, 3], [1, 2, 4], [1])
+    ([(1,), (2,), (3,)], [(1,), (2,), (4,)], [(1,)])
     """
     wanted: set[Any] = set()
     for keys, (method, arguments) in reversed(recipes.items()):  # what a column is made from was made before it
-        if not dropped.issuperset(_each(keys)) or not wanted.isdisjoint(_each(keys)):
-            wanted.update(_each(keys), (arguments[0][place] for place in MAKING[method]))
-    return {keys: made for keys, made in recipes.items() if not wanted.isdisjoint(_each(keys))}
-
-
-def _each(keys: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a key, or several of columns that were made at once
-    return keys if isinstance(keys, tuple) else (keys,)
+        if not dropped.issuperset(keys) or not wanted.isdisjoint(keys):
+            wanted.update(keys, (arguments[0][place] for place in MAKING[method]))
+    return {keys: made for keys, made in recipes.items() if not wanted.isdisjoint(keys)}
 
 
 @contextmanager

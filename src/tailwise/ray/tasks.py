@@ -12,7 +12,7 @@ import pickle
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,11 +39,11 @@ def on_ray(engine: str, *, cpus: int | None = None) -> RunTasks:
     return run_tasks
 
 
+@dataclass
 class Mailbox:
     """An actor that holds what tasks say of their progress until they are fetched."""
 
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, float, str]] = []
+    lines: list[tuple[str, float, str]] = field(default_factory=list)
 
     def put(self, fingerprint: str, done: float, what: str) -> None:
         """Keep a line."""
@@ -95,8 +95,7 @@ class _Run:
     def all(self, plan: list[Task]) -> dict[str, str]:
         """Do every task, and those that can begin after it."""
         self.trials = {task.trial.fingerprint: task.trial for first in plan for task in (first, *first.then)}
-        for first in plan:
-            self._begin(first)
+        self._begin(plan)
         while self.running:
             ended, _ = self.ray.wait(list(self.running), timeout=POLL_SECONDS)
             self._pass_on()
@@ -104,8 +103,9 @@ class _Run:
                 self._end(reference)
         return self.failed
 
-    def _begin(self, task: Task) -> None:
-        self.running[self.task.remote(task, self.place, self.mailbox)] = task
+    def _begin(self, tasks: Iterable[Task]) -> None:
+        for task in tasks:
+            self.running[self.task.remote(task, self.place, self.mailbox)] = task
 
     def _end(self, reference: Any) -> None:  # noqa: ANN401 - a reference of Ray
         task = self.running.pop(reference)
@@ -116,8 +116,7 @@ class _Run:
         except self.ray.exceptions.RayError as error:
             lost = f"its worker died {RETRIES + 1} times, the last time so: {str(error).splitlines()[0]}"
             notify_failure(task, lost, self.watchers, self.failed)
-        for other in task.then:  # where a model failed, its trials fail with the same words
-            self._begin(other)
+        self._begin(task.then)  # where a model failed, its trials fail with the same words
 
     def _pass_on(self) -> None:
         """Hand over what tasks have said; a mailbox that is lost takes no trial with it."""
