@@ -23,8 +23,10 @@ demo: .venv/base.stamp ## Run a whole long-tailed experiment on embedded digits:
 # Files in the order of their names: those with few and slow tests come first, and are not left to the end for one process.
 TESTS := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test: lint types browser ## Run everything that CI runs: lint, types, tests, doctests
-	@$(TESTS)
+# Types are checked beside the tests, which leave time for it; what is found is shown after them, and fails the target.
+test: lint browser ## Run everything that CI runs: lint, types, tests, doctests
+	@$(BIN)/mypy --strict >.venv/types.txt 2>&1 & types=$$!; \
+	$(TESTS); tests=$$?; wait $$types; typed=$$?; cat .venv/types.txt; [ $$tests = 0 ] && [ $$typed = 0 ]
 
 coverage: lint types browser ## The same, and which lines it reaches: at least 90 of 100, a fifth more time
 	@$(TESTS) --cov --cov-report=term
