@@ -55,13 +55,15 @@ def exact_duals(part: Part) -> Float64Array | None:
 
 
 def branch_and_bound(
-    part: Part, incumbent: BoolArray, *, nodes: int, seconds: float, groups: Sequence[tuple[IntArray, int]] = ()
-) -> CoreOptimum:
+    part: Part, incumbent: BoolArray, *, nodes: int, seconds: float, groups: Sequence[tuple[IntArray, int]] = (),
+    prices: Float64Array | None = None,
+) -> CoreOptimum:  # fmt: skip
     """The integer optimum of a part, or the best found within the limits; `incumbent` is where it starts.
 
-    `groups` are rows of the part, and how many of these may be chosen.
+    `groups` are rows of the part, and how many of these may be chosen. With `prices` (m,) the budget is what the chosen
+    rows may cost, not how many they are.
     """
-    solver, scale = _load(part, integer=True)
+    solver, scale = _load(part, integer=True, prices=prices)
     for members, most in groups:
         solver.addRow(0.0, float(most), len(members), members.astype(np.int32), np.ones(len(members)))
     solver.setOptionValue("mip_max_nodes", nodes)
@@ -76,7 +78,8 @@ def branch_and_bound(
     info = solver.getInfo()
     values = np.array(solver.getSolution().col_value)[: len(part.rows)]
     chosen = values > 0.5 if len(values) else None
-    if chosen is not None and chosen.sum() != part.budget:
+    spent = 0.0 if chosen is None else float(chosen.sum() if prices is None else prices[chosen].sum())
+    if spent > part.budget or (prices is None and spent < part.budget):
         chosen = None
     # Every row and every z may be off by the tolerance: what that can hide is taken off the bound.
     dearest = 1.0 + float(np.abs(part.cost).max()) / scale
@@ -84,7 +87,7 @@ def branch_and_bound(
     return CoreOptimum(chosen, (info.mip_dual_bound - slack) * scale + part.inside_cost)
 
 
-def _load(part: Part, *, integer: bool) -> tuple[Highs, float]:
+def _load(part: Part, *, integer: bool, prices: Float64Array | None = None) -> tuple[Highs, float]:
     """A solver with the part's program, and the number by which its costs were divided.
 
     Columns z (m), shortfall t⁺ (C), surplus t⁻ (C); rows low ≤ Pᵀz + t⁺ − t⁻ ≤ high and 1ᵀz = b. Costs are divided by
@@ -97,7 +100,7 @@ def _load(part: Part, *, integer: bool) -> tuple[Highs, float]:
     model.col_cost_ = np.concatenate([part.cost, np.full(2 * classes, part.lam)]) / scale
     model.col_lower_ = np.zeros(m + 2 * classes)
     model.col_upper_ = np.concatenate([np.ones(m), np.full(2 * classes, highspy.kHighsInf)])
-    model.row_lower_ = np.append(part.ranges.low - part.inside, part.budget)
+    model.row_lower_ = np.append(part.ranges.low - part.inside, 0.0 if prices is not None else part.budget)
     model.row_upper_ = np.append(part.ranges.high - part.inside, part.budget)
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kColwise
@@ -105,7 +108,8 @@ def _load(part: Part, *, integer: bool) -> tuple[Highs, float]:
     matrix.start_ = np.concatenate([np.arange(m + 1) * (classes + 1), dense + 1 + np.arange(2 * classes)])
     every = np.arange(classes)
     matrix.index_ = np.concatenate([np.tile(np.arange(classes + 1), m), every, every])
-    picks = np.concatenate([part.rows, np.ones((m, 1))], axis=1).ravel()  # column i: p_i, then 1
+    units = np.ones(m) if prices is None else prices
+    picks = np.concatenate([part.rows, units[:, None]], axis=1).ravel()  # column i: p_i, then 1 or its price
     matrix.value_ = np.concatenate([picks, np.ones(classes), -np.ones(classes)])
     if integer:
         kinds = highspy.HighsVarType

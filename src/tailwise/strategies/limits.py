@@ -58,9 +58,7 @@ class Limits:
         return cls(np.flatnonzero(free & (most[numbers] > 0)), included, Groups(numbers, most))
 
     def check(self, budget: int, size: int) -> None:
-        """Reject a budget that is smaller than what is included, or larger than what may be picked."""
-        if budget < len(self.included):
-            raise BadInput(f"{len(self.included)} rows are included, but the budget is {budget}; raise the budget")
+        """Reject a budget that is larger than what may be picked."""
         left = budget - len(self.included)
         if left > len(self.free):
             possible = len(self.free) + len(self.included)
@@ -145,10 +143,11 @@ class Request:
     rows: IntArray  # (n,) of the whole pool, ascending
     predictions: Predictions  # of these rows
     scores: Float64Array | None  # (n,) one's own, if given
-    budget: int
+    budget: float  # how many images, or what they may cost
     counts: Float64Array | None  # (C,)
     target: Target | None
     groups: Groups | None = None  # of the rows
+    prices: Float64Array | None = None  # (n,) what each costs, where the budget is one of costs
 
     def of(self, rows: IntArray) -> Request:
         """The same of some of the rows, ascending; `rows` number those of the request."""
@@ -163,6 +162,7 @@ class Request:
         return replace(
             self, rows=self.rows[rows], predictions=part, scores=None if self.scores is None else self.scores[rows],
             groups=None if groups is None else replace(groups, numbers=groups.numbers[rows]),
+            prices=None if self.prices is None else self.prices[rows],
         )  # fmt: skip
 
 
@@ -170,7 +170,11 @@ def choose_within(
     limits: Limits, request: Request, choose: Callable[[Request], Selection], *, exact: bool
 ) -> Selection:
     """A batch that keeps to the limits; `exact`: `choose` keeps to groups by itself."""
-    limits.check(request.budget, len(request.rows))
+    spent = float(len(limits.included) if request.prices is None else request.prices[limits.included].sum())
+    if request.budget < spent:
+        raise BadInput(f"the included images take {spent:g} of a budget of {request.budget:g}; raise the budget")
+    if request.prices is None:
+        limits.check(int(request.budget), len(request.rows))
     rest = replace(request, groups=limits.groups)
     included = limits.included
     rows = np.asarray(open_proba(request.predictions.proba)[included], dtype=np.float64)  # (m, C)
@@ -178,7 +182,7 @@ def choose_within(
         rest = replace(
             rest,
             predictions=_with_labelled(request.predictions, included),
-            budget=request.budget - len(included),
+            budget=request.budget - spent if request.prices is not None else int(request.budget - spent),
             counts=rows.sum(axis=0) + (0.0 if request.counts is None else request.counts),
             target=None if request.target is None else request.target.less(rows.sum(axis=0)),
         )
@@ -188,7 +192,7 @@ def choose_within(
     if not len(included):
         return batch
     counts = np.zeros(rows.shape[1]) if request.counts is None else request.counts
-    return _joined(included, rows, batch, Target.of(request.target).resolve(counts, request.budget))
+    return _joined(included, rows, batch, Target.of(request.target).resolve(counts, len(included) + len(batch)))
 
 
 def _with_labelled(predictions: Predictions, included: IntArray) -> Predictions:

@@ -20,25 +20,31 @@ from ..inputs import (
     per_class,
     per_row,
     real_array,
+    real_number,
     row_ids,
     shown,
     whole_number,
 )
 from ..inputs import class_names as column_names
 from ..matrix.npy import FileMatrix
-from ..matrix.open import TopK, as_matrix, open_proba
-from ..matrix.shards import Column, Rows, rows_on
+from ..matrix.open import Matrix, TopK, as_matrix, open_proba
+from ..matrix.shards import Column, Rows, rows_on, scan
 from ..processes import most_threads
 from ..score import SCORES, Score
 from ..selection import Selection
+from ..solver.constraints import Purse, solve_priced
 from ..solver.path import (
     Balance,
     Sweep,
+    find_lam,
     paper_grid,
     paper_lam,
+    parse_balance,
     quick_effort,
     score_scale,
+    spread_of,
 )
+from ..solver.program import Effort
 from ..targets import PerClass, Target, l1_score
 from ..types import AnyMatrix, Float64Array, Predictions, Proba
 from .limits import Limits, Request, choose_within
@@ -59,12 +65,12 @@ if TYPE_CHECKING:
     import pandas
 
 
-SPARSE_SCORE = "margin"  # where only the largest probabilities are kept, distances to most borders are unknown
+PLAIN_SCORE = "margin"  # where a score is needed and none is given
 
 
 def select(
     proba: Proba | Predictions,
-    budget: int,
+    budget: float,
     *,
     strategy: str | Strategy | None = None,
     score: str | ArrayLike | None = None,
@@ -80,6 +86,7 @@ def select(
     include: object = None,
     groups: object = None,
     per_group: int = 1,
+    cost: ArrayLike | None = None,
     logits: bool = False,
     gap: float = 1e-4,
     time_limit: float | None = None,
@@ -101,7 +108,7 @@ def select(
     proba: (N, C) softmax probabilities of the unlabelled pool, float16/32/64: an array, a tensor, a DataFrame, a
         numpy.memmap, a `TopK`, or a path or URL to .npy, .parquet, a folder of such, or a saved `TopK`
         (docs/select.md). `Predictions` for strategies that need more than embeddings.
-    budget: how many images to choose.
+    budget: how many images to choose; with `cost`, what they may cost.
     strategy: a registered strategy (`tailwise strategies` lists them), or one with settings of its own, made by
         `tailwise.strategies.make`, which then brings balance, gap, time limit, engine and shards with it.
     score: a registered score ("entropy", "margin", "least-confidence"), or an array (N,), larger = more informative.
@@ -123,6 +130,8 @@ def select(
     include: images that must be in the batch; they count towards the budget, and the others are chosen around them.
     groups: (N,) the burst, video, patient or duplicate cluster of each image, by any name; None is a group of its own.
     per_group: at most so many picks of each group.
+    cost: (N,) what it costs to label each image, above 0; `budget` is then what the batch may cost. Needs a score
+        (default "margin"), and a balance that is a number or "auto".
     logits: whether `proba` and `labelled_proba` hold logits; they are turned into probabilities, in memory.
     gap: relative gap to stop at. Below 1e-4 the search tries several times harder.
     time_limit: seconds after which the best batch so far is returned. The only thing that can make two equal calls
@@ -163,15 +172,17 @@ def select(
     checked = None
     if labelled_proba is not None or labels is not None:
         checked = trust_in(labelled_proba, labels, classes, names)
-    if strategy is None and score is None and given.embeddings is None and isinstance(matrix, TopK):
-        score = SPARSE_SCORE
+    prices = None if cost is None else _prices(cost, given.proba, size, strategy, groups)
+    if strategy is None and score is None and (prices is not None or _lacks_borders(matrix, given)):
+        score = PLAIN_SCORE
     own_scores = None
     if score is not None and not isinstance(score, str):
         own_scores = per_row(in_row_order(score, given.proba, "score"), "score", size)
     request = Request(
-        np.arange(size), replace(given, proba=matrix), own_scores, whole_number(budget, "budget"),
+        np.arange(size), replace(given, proba=matrix), own_scores,
+        whole_number(budget, "budget") if prices is None else real_number(budget, "budget"),
         None if counts is None else per_class(counts, "counts", classes, names),
-        None if target is None else Target.of(target).numbered(classes, names),
+        None if target is None else Target.of(target).numbered(classes, names), prices=prices,
     )  # fmt: skip
     solving: dict[str, Any] = {"balance": balance, "gap": gap, "time_limit": time_limit}
     place: dict[str, Any] = {"engine": engine, "shards": shards}
@@ -205,6 +216,23 @@ def _predictions(proba: object, embeddings: AnyMatrix | None, labelled: AnyMatri
     return proba
 
 
+def _lacks_borders(matrix: Matrix, given: Predictions) -> bool:
+    """Whether only the largest probabilities are kept, so that distances to most borders are unknown."""
+    return given.embeddings is None and isinstance(matrix, TopK)
+
+
+def _prices(cost: object, proba: object, size: int, strategy: object, groups: object) -> Float64Array:
+    """What each image costs, checked; a budget of costs is for scores alone."""
+    if strategy is not None or groups is not None:
+        other = "strategy" if strategy is not None else "groups"
+        raise BadInput(f"cost and {other} are given; cost works with a score alone: give score= and leave {other} out")
+    prices = per_row(in_row_order(cost, proba, "cost"), "cost", size)
+    if not (prices > 0).all():
+        row = int(np.flatnonzero(prices <= 0)[0])
+        raise BadInput(f"cost of image {row} is {prices[row]:g}; it must be above 0")
+    return prices
+
+
 def _strategy(strategy: object, embedded: bool, settings: dict[str, Any]) -> Strategy:
     """The strategy that is asked for, by name or ready-made, or the default."""
     if strategy is None or isinstance(strategy, str):
@@ -221,7 +249,7 @@ def _strategy(strategy: object, embedded: bool, settings: dict[str, Any]) -> Str
 def _by_strategy(chosen: Strategy, part: Request, *, seed: int, report: Callable[[str], None] | None) -> Selection:
     groups: dict[str, Any] = {} if part.groups is None else {"groups": part.groups}
     return chosen.select(
-        part.predictions, part.budget, counts=part.counts, target=part.target, seed=seed, report=report, **groups
+        part.predictions, int(part.budget), counts=part.counts, target=part.target, seed=seed, report=report, **groups
     )
 
 
@@ -235,13 +263,33 @@ def _by_score(
     **asked: Any,  # noqa: ANN401 - what make_task takes
 ) -> Selection:
     """The program of the paper with a registered score, or with one's own scores."""
+    method, given = score if isinstance(score, str) else "scores", score if part.scores is None else part.scores
     with rows_on(open_proba(part.predictions.proba), engine, shards) as rows:
-        task, costs, scale = scored_task(
-            rows, part.budget, score if part.scores is None else part.scores, counts=part.counts, target=part.target,
-            **asked,
-        )  # fmt: skip
-        method = score if isinstance(score, str) else "scores"
-        return by_cost(replace(task, groups=part.groups), costs, balance, scale=scale, method=method)
+        size, purse = int(part.budget), None
+        if part.prices is not None:
+            purse = Purse(part.prices, part.budget)
+            size = _affordable(rows, given, purse, balance)
+        task, costs, scale = scored_task(rows, size, given, counts=part.counts, target=part.target, **asked)
+        task = replace(task, groups=part.groups)
+        if purse is None:
+            return by_cost(task, costs, balance, scale=scale, method=method)
+        lam = find_lam(balance, lambda _: 0.0, task.program(costs), scale=scale, spread=spread_of(costs, size))
+        effort = Effort.for_gap(task.gap, task.time_limit, task.started)
+        found = solve_priced(task.program(costs, lam.value), purse, effort, seed=task.seed, report=task.report)
+        batch = task.certified(found, costs, balance=balance, lam=lam, method=method)
+    spent = float(purse.prices[batch.indices].sum())
+    return replace(batch, notes=(*batch.notes, f"{len(batch):,} images cost {spent:,.6g} of {purse.limit:,.6g}."))
+
+
+def _affordable(rows: Rows, score: object, purse: Purse, balance: Balance) -> int:
+    """How many images the most informative batch within the limit has: the target is one for so many."""
+    if parse_balance(balance) != "auto" and not isinstance(parse_balance(balance), float):
+        raise BadInput(f"balance is {shown(balance)}; with cost it must be a number or 'auto'")
+    costs = scan(rows, named_score(score)).values() if isinstance(score, str) else 0.0 - real_array(score, "score")
+    if size := purse.fill(costs)[2]:
+        return size
+    cheapest = float(purse.prices.min(initial=np.inf))
+    raise BadInput(f"a budget of {purse.limit:g} pays for no informative image; the cheapest image costs {cheapest:g}")
 
 
 def labelled_or_none(embeddings: object, labelled: AnyMatrix | None, counts: object) -> AnyMatrix | None:

@@ -113,7 +113,7 @@ def test_a_group_may_be_called_anything_and_none_is_alone() -> None:
         ({"include": ["img-1.jpg"]}, "whole number"),
         ({"include": ["nobody.jpg"], "ids": IDS}, "'nobody.jpg', which is not one of the ids"),
         ({"include": [1], "exclude": [1]}, "row 1 is both included and excluded"),
-        ({"include": range(30)}, "30 rows are included, but the budget is 20"),
+        ({"include": range(30)}, "the included images take 30 of a budget of 20"),
         ({"mask": np.ones(3, bool)}, "mask must be 400 booleans"),
         ({"groups": [1, 2]}, "groups must have 400 entries"),
         ({"groups": range(400), "per_group": 0}, "per_group"),
@@ -152,3 +152,59 @@ def test_predictions_are_taken_where_a_strategy_needs_more() -> None:
     passes = np.stack([PROBA, PROBA[::-1]])
     batch = tailwise.select(tailwise.Predictions(PROBA, mc_proba=passes), 20, strategy="bald", exclude=range(100))
     assert batch.indices.min() >= 100
+
+
+PRICES = np.random.default_rng(5).lognormal(0, 0.7, 400)
+
+
+@pytest.mark.parametrize("balance", [0.0, 0.4, "auto"])
+def test_a_budget_of_costs_is_kept_and_certified(balance: float | str) -> None:
+    batch = tailwise.select(PROBA, 60.0, cost=PRICES, balance=balance)
+    assert batch.method == "margin"
+    spent = PRICES[batch.indices].sum()
+    assert 59 < spent <= 60
+    assert batch.gap < 5e-3
+    assert f"images cost {spent:,.6g} of 60" in batch.notes[-1]
+    assert len(batch) > len(tailwise.select(PROBA, 60.0, cost=2 * PRICES, balance=balance))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_budget_of_costs_is_exact_on_a_small_pool(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    proba, prices = rng.dirichlet([2.0, 1.0, 0.4], 10), rng.lognormal(0, 0.5, 10)
+    target = tailwise.Target.ranges(low=[0.0, 1.0, 1.0], high=[1.0, 2.0, 3.0])
+    batch = tailwise.select(proba, 3.5, cost=prices, score="entropy", balance=0.6, target=target, exclude=[0])
+    entropy = -(proba * np.log(proba)).sum(axis=1)
+
+    def value(rows: tuple[int, ...]) -> float:
+        expected = proba[list(rows)].sum(axis=0)
+        beyond = np.maximum([0, 1, 1] - expected, 0) + np.maximum(expected - np.minimum([1, 2, 3], np.inf), 0)
+        return float(-entropy[list(rows)].sum() + 0.6 * beyond.sum())
+
+    possible = [
+        rows for size in range(10) for rows in combinations(range(1, 10), size) if prices[list(rows)].sum() <= 3.5
+    ]
+    assert value(tuple(batch.indices.tolist())) == pytest.approx(min(map(value, possible)), abs=1e-6)
+
+
+def test_included_images_are_paid_from_the_same_budget() -> None:
+    batch = tailwise.select(PROBA, 20.0, cost=PRICES, include=[3, 5], exclude=[7])
+    assert batch.indices[:2].tolist() == [3, 5]
+    assert PRICES[batch.indices].sum() <= 20
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"strategy": "base"}, "cost works with a score alone"),
+        ({"groups": range(400)}, "leave groups out"),
+        ({"cost": np.zeros(400)}, "cost of image 0 is 0; it must be above 0"),
+        ({"balance": "paper"}, "with cost it must be a number or 'auto'"),
+        ({"budget": 1e-9}, "pays for no informative image"),
+        ({"include": range(200)}, "raise the budget"),
+    ],
+)
+def test_a_budget_of_costs_that_makes_no_sense_is_rejected(more: dict[str, object], message: str) -> None:
+    asked = {"budget": 20.0, "cost": PRICES, **more}
+    with pytest.raises(BadInput, match=message):
+        tailwise.select(PROBA, **asked)  # type: ignore[arg-type]
