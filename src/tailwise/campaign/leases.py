@@ -18,45 +18,6 @@ from .classes import clean_annotator
 from .ledger import Ledger, now
 from .rounds import COUNTS_IN_ROUND
 
-_WANTS = """
-SELECT r.rank, r.image_id FROM round_image AS r JOIN image AS i ON i.id = r.image_id
-WHERE r.round_id = (SELECT round_id FROM waiting_of) AND i.trouble IS NULL AND i.duplicate_of IS NULL
-    AND r.wanted > (SELECT count(*) FROM answer AS a WHERE a.image_id = i.id AND a.kind <> 'skip')
-    AND NOT EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = i.id)
-"""
-
-
-def _again(image: str) -> str:
-    """Look at one image anew; in a trigger, where tables go without the name of their database."""
-    return (
-        f"BEGIN DELETE FROM waiting WHERE image_id = {image}; "
-        f"INSERT INTO waiting (rank, image_id) {_WANTS} AND r.image_id = {image}; END"
-    )
-
-
-_TABLES = (
-    "CREATE TEMP TABLE waiting_of (round_id INTEGER NOT NULL, version INTEGER NOT NULL)",
-    "CREATE TEMP TABLE waiting (rank INTEGER, image_id INTEGER UNIQUE, PRIMARY KEY (rank, image_id)) WITHOUT ROWID",
-    f"CREATE TEMP TRIGGER waiting_after_event AFTER INSERT ON main.event {_again('NEW.image_id')}",
-    f"CREATE TEMP TRIGGER waiting_after_pick AFTER INSERT ON main.round_image {_again('NEW.image_id')}",
-    f"CREATE TEMP TRIGGER waiting_after_image AFTER UPDATE OF trouble, duplicate_of ON main.image {_again('NEW.id')}",
-)
-
-
-def keep_waiting(connection: sqlite3.Connection, round_id: int) -> None:
-    """Have the table `waiting (rank, image_id)` of this connection hold a round, within its transaction."""
-    if not connection.execute("SELECT 1 FROM sqlite_temp_schema WHERE name = 'waiting'").fetchone():
-        for statement in _TABLES:
-            connection.execute(statement)
-    version = connection.execute("PRAGMA main.data_version").fetchone()[0]  # another one where another wrote
-    kept = connection.execute("SELECT round_id, version FROM waiting_of").fetchone()
-    if kept is None or tuple(kept) != (round_id, version):
-        connection.execute("DELETE FROM waiting_of")
-        connection.execute("INSERT INTO waiting_of VALUES (?, ?)", (round_id, version))
-        connection.execute("DELETE FROM waiting")
-        connection.execute(f"INSERT INTO waiting (rank, image_id) {_WANTS}")
-
-
 SECONDS = 600.0
 MOST_SECONDS = 3600.0
 MOST_IMAGES = 1000
@@ -96,7 +57,7 @@ def lease(
         moment = lease_time(connection) if at is None else at
         until = moment + int(seconds * SECOND)
         _drop_ended(connection, moment)
-        keep_waiting(connection, round_id)
+        refresh_waiting(connection, round_id)
         order = "w.rank" if predicted is None else "r.confidence DESC, w.rank"
         asked = {"round": round_id, "me": name, "predicted": predicted}
         rows: list[sqlite3.Row] = []
@@ -202,3 +163,44 @@ def _leased(row: sqlite3.Row, until: int) -> Leased:
     return Leased(
         row["id"], row["key"], row["width"], row["height"], row["rank"], row["predicted"], row["confidence"], until
     )  # fmt: skip
+
+
+# -- the table of images that still want answers -----------------------------------------------------------------------
+
+_STILL_WANTED = """
+SELECT r.rank, r.image_id FROM round_image AS r JOIN image AS i ON i.id = r.image_id
+WHERE r.round_id = (SELECT round_id FROM waiting_of) AND i.trouble IS NULL AND i.duplicate_of IS NULL
+    AND r.wanted > (SELECT count(*) FROM answer AS a WHERE a.image_id = i.id AND a.kind <> 'skip')
+    AND NOT EXISTS (SELECT 1 FROM settled AS s WHERE s.image_id = i.id)
+"""
+
+
+def _recheck(image: str) -> str:
+    """Check one image again; in a trigger, where tables go without the name of their database."""
+    return (
+        f"BEGIN DELETE FROM waiting WHERE image_id = {image}; "
+        f"INSERT INTO waiting (rank, image_id) {_STILL_WANTED} AND r.image_id = {image}; END"
+    )
+
+
+_TABLES = (
+    "CREATE TEMP TABLE waiting_of (round_id INTEGER NOT NULL, version INTEGER NOT NULL)",
+    "CREATE TEMP TABLE waiting (rank INTEGER, image_id INTEGER UNIQUE, PRIMARY KEY (rank, image_id)) WITHOUT ROWID",
+    f"CREATE TEMP TRIGGER waiting_after_event AFTER INSERT ON main.event {_recheck('NEW.image_id')}",
+    f"CREATE TEMP TRIGGER waiting_after_pick AFTER INSERT ON main.round_image {_recheck('NEW.image_id')}",
+    f"CREATE TEMP TRIGGER waiting_after_image AFTER UPDATE OF trouble, duplicate_of ON main.image {_recheck('NEW.id')}",
+)
+
+
+def refresh_waiting(connection: sqlite3.Connection, round_id: int) -> None:
+    """Have the table `waiting (rank, image_id)` of this connection hold a round, within its transaction."""
+    if not connection.execute("SELECT 1 FROM sqlite_temp_schema WHERE name = 'waiting'").fetchone():
+        for statement in _TABLES:
+            connection.execute(statement)
+    version = connection.execute("PRAGMA main.data_version").fetchone()[0]  # another one where another wrote
+    kept = connection.execute("SELECT round_id, version FROM waiting_of").fetchone()
+    if kept is None or tuple(kept) != (round_id, version):
+        connection.execute("DELETE FROM waiting_of")
+        connection.execute("INSERT INTO waiting_of VALUES (?, ?)", (round_id, version))
+        connection.execute("DELETE FROM waiting")
+        connection.execute(f"INSERT INTO waiting (rank, image_id) {_STILL_WANTED}")

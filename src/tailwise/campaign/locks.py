@@ -20,52 +20,12 @@ from pathlib import Path
 from ..errors import BadFile, LedgerBusy
 from ..processes import is_locked, lock_file, unlock_file
 
-PRIVATE_FILE = 0o600
-PRIVATE_FOLDER = 0o700
-
-
-def make_home(folder: Path) -> None:
-    """Make the folder of a campaign; one that is there becomes private only if it is empty."""
-    folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-    if not any(folder.iterdir()):
-        _change(folder, PRIVATE_FOLDER)
-
-
-def make_file(path: Path, like: Path | None = None) -> None:
-    """Make an empty private file; where it is to replace another one, with the mode that its owner gave to that."""
-    mode = PRIVATE_FILE if like is None or not like.exists() else stat.S_IMODE(like.stat().st_mode)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
-    if mode != PRIVATE_FILE:
-        _change(path, mode)
-
-
-def _change(path: Path, mode: int) -> None:
-    with suppress(OSError):  # a disk without modes, or the folder of somebody else
-        path.chmod(mode)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A path and the file that it led to."""
-
-    path: Path
-    device: int
-    inode: int
-
-    @classmethod
-    def of(cls, path: Path) -> Identity | None:
-        """None where there is no file. Never opens it: closing it again would end SQLite's locks."""
-        try:
-            found = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return cls(path, found.st_dev, found.st_ino)
-
-
 LOCK_FILE = "lock"
 RETRY_SECONDS = 0.05  # between two tries
 TRIES = 3  # at least: `holder_of` in another process holds the lock for microseconds
 LOOK_SECONDS = 0.01  # between two looks of `holder_of`
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +139,47 @@ def _forget_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+# -- files that only their owner can read; on Windows, where modes mean nothing, as private as the folder above --------
+
+
+def make_home(folder: Path) -> None:
+    """Make the folder of a campaign; one that is there becomes private only if it is empty."""
+    folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+    if not any(folder.iterdir()):
+        _change(folder, PRIVATE_FOLDER)
+
+
+def make_file(path: Path, like: Path | None = None) -> None:
+    """Make an empty private file; where it is to replace another one, with the mode that its owner gave to that."""
+    mode = PRIVATE_FILE if like is None or not like.exists() else stat.S_IMODE(like.stat().st_mode)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+    if mode != PRIVATE_FILE:
+        _change(path, mode)
+
+
+def _change(path: Path, mode: int) -> None:
+    with suppress(OSError):  # a disk without modes, or the folder of somebody else
+        path.chmod(mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A path and the file that it led to, to notice when the file of an open ledger is deleted or replaced.
+
+    SQLite goes on writing to the file that it has opened. Once that has lost its name, what is written there is lost.
+    """
+
+    path: Path
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> Identity | None:
+        """None where there is no file. Never opens it: closing it again would end SQLite's locks."""
+        try:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return cls(path, found.st_dev, found.st_ino)

@@ -10,7 +10,7 @@ import pytest
 
 from tailwise.campaign.answers import Answer, record, settle, undo
 from tailwise.campaign.images import quarantine
-from tailwise.campaign.leases import keep_waiting, lease, release
+from tailwise.campaign.leases import lease, refresh_waiting, release
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.errors import BadInput
@@ -22,7 +22,7 @@ PEOPLE = ("ann", "bob", "eve")
 
 def waiting(ledger: Ledger, number: int = 1) -> list[int]:
     with ledger.writing() as connection:
-        keep_waiting(connection, number)
+        refresh_waiting(connection, number)
         return [row[0] for row in connection.execute("SELECT image_id FROM waiting ORDER BY rank")]
 
 
