@@ -394,52 +394,46 @@ def _show_plan(plan: Plan, form: Form) -> None:
     elif form is Form.SUMMARY:
         from rich.console import Console
 
+        from ..inputs import many
+
         console = Console(highlight=False)
-        shards = f"{_counted(len(plan.shards), 'shard')}, {len(plan.kept):,} of them done"
+        shards = f"{many(len(plan.shards), 'shard')}, {len(plan.kept):,} of them done"
         size = f"about {plan.bytes / 1e6:,.1f} MB in {plain(str(plan.store.folder))}"
-        classes = _counted(plan.job.learner.classes, "class", "es")
+        classes = many(plan.job.learner.classes, "class", "classes")
         console.print(f"[bold]{plan.images:,} images[/] in {shards}; {classes}, {size}", soft_wrap=True)
         console.print("Nothing was written: this was a dry run.")
 
 
 def _facts(done: Predicted) -> dict[str, object]:
+    bad = [{"name": image.path, "reason": image.reason} for shard in done.shards for image in shard.bad]
     return {
         "out": str(done.folder), "rows": done.manifest.rows, "classes": done.manifest.classes,
         "shards": len(done.shards), "computed": done.computed, "dtype": done.manifest.dtype,
-        "bad": [{"name": image.path, "reason": image.reason} for image in _bad(done)], "seconds": done.seconds,
+        "bad": bad, "seconds": done.seconds,
     }  # fmt: skip
-
-
-def _bad(done: Predicted) -> list[BadImage]:
-    return [image for shard in done.shards for image in shard.bad]
 
 
 def _show_done(done: Predicted, out: Path) -> None:
     from rich.console import Console
 
+    from ..inputs import many
+
     console, rows = Console(highlight=False), done.manifest.rows
     there = len(done.shards) - done.computed
-    shards = f"{_counted(len(done.shards), 'shard')}{f', {there:,} of them done before' if there else ''}"
+    shards = f"{many(len(done.shards), 'shard')}{f', {there:,} of them done before' if there else ''}"
     console.print(f"[bold]{rows:,} images × {done.manifest.classes:,} classes[/] in {shards}; {done.seconds:,.1f} s")
-    _show_bad(_bad(done), console)
+    _show_bad([image for shard in done.shards for image in shard.bad], console)
     shards_folder, budget = shell_line(str(out)), min(USUAL_BUDGET, max(1, rows // 10))
     console.print(f"Next: tailwise select {plain(shards_folder)} --budget {budget}", soft_wrap=True)
 
 
 def _show_bad(bad: list[BadImage], console: Console) -> None:
+    from ..inputs import many
+
     if not bad:
         return
-    console.print(f"[yellow]{_counted(len(bad), 'image')} could not be used[/], and got no row:")
+    console.print(f"[yellow]{many(len(bad), 'image')} could not be used[/], and got no row:")
     for image in bad[:MOST_BAD]:
         console.print(f"  {plain(image.path)}: {plain(image.reason)}", soft_wrap=True)
     if len(bad) > MOST_BAD:
         console.print(f"  … and {len(bad) - MOST_BAD:,} more, in the shards' .json")
-
-
-def _counted(number: int, what: str, plural: str = "s") -> str:
-    """A number with its noun.
-
-    >>> _counted(1, "shard"), _counted(1200, "shard"), _counted(2, "class", "es")
-    ('1 shard', '1,200 shards', '2 classes')
-    """
-    return f"{number:,} {what}{'' if number == 1 else plural}"

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import typer
@@ -108,7 +108,8 @@ def run_bench(
     experiment, store = wanted.experiment, wanted.store
     data = identify(experiment.pool)
     if other := store.other_data(data):
-        show_note(f"{other.where} has changed since an earlier run; results of the new data are kept apart", console)
+        changed = f"{other.where} has changed since an earlier run; results of the new data are kept apart"
+        console.print(f"[yellow]note:[/] {plain(changed)}", soft_wrap=True)
     with show_progress(experiment, store, data.content, quiet=quiet or as_json) as watcher:
         failed = run_experiment(
             experiment, store, watchers=(watcher, *tracking.watchers()), run_tasks=run_tasks, adopt=adopt, data=data
@@ -156,7 +157,7 @@ def _recorded(wanted: StoredExperiment) -> str:
     """The content of the data that the results belong to; anything unusual about it is shown."""
     found = recorded_content(wanted.experiment, wanted.store)
     if found.note:
-        show_note(found.note, Console(stderr=True, highlight=False))
+        Console(stderr=True, highlight=False).print(f"[yellow]note:[/] {plain(found.note)}", soft_wrap=True)
     return found.content
 
 
@@ -238,8 +239,11 @@ class Bars(Watcher):
         self.bars.update(self.lines[key], description=plain(what), completed=done)
 
     def finished(self, trial: Trial, rows: list[Row]) -> None:  # noqa: ARG002 - a Watcher's
-        """Move on."""
-        self._gone(trial)
+        """Remove the trial's line, and move on."""
+        task = self.lines.pop(trial.fingerprint, None)
+        if task is not None:
+            self.bars.remove_task(task)
+        self.bars.advance(self.whole)
 
     def retried(self, trial: Trial, why: str) -> None:  # noqa: ARG002 - a Watcher's
         """Say so at once."""
@@ -248,20 +252,16 @@ class Bars(Watcher):
     def failed(self, trial: Trial, why: str) -> None:
         """Say so at once."""
         self.bars.console.print(f"[red]failed[/] {plain(trial.title)}: {plain(why)}")
-        self._gone(trial)
-
-    def _gone(self, trial: Trial) -> None:
-        task = self.lines.pop(trial.fingerprint, None)
-        if task is not None:
-            self.bars.remove_task(task)
-        self.bars.advance(self.whole)
+        self.finished(trial, [])
 
 
+@dataclass(eq=False)
 class Lines(Watcher):
     """A line now and then, for logs."""
 
-    def __init__(self, left: int) -> None:
-        self.left, self.done, self.due = left, 0, time.perf_counter() + EVERY
+    left: int  # trials to be done
+    done: int = 0
+    due: float = field(default_factory=lambda: time.perf_counter() + EVERY)  # when the next line may be printed
 
     def line(self, trial: Trial, done: float, what: str) -> None:  # noqa: ARG002 - a Watcher's
         """Print, unless there was a line just now."""
@@ -335,11 +335,6 @@ def show_failures(failed: dict[str, str], console: Console) -> None:
     """Each failure in one line."""
     for title, why in failed.items():
         console.print(f"[red]failed[/] {plain(title)}: {plain(why)}", soft_wrap=True)
-
-
-def show_note(text: str, console: Console) -> None:
-    """Something to know that is not an error."""
-    console.print(f"[yellow]note:[/] {plain(text)}", soft_wrap=True)
 
 
 def show_summary(rows: list[Row], page: Path | None, folder: Path) -> None:

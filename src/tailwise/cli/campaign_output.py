@@ -49,7 +49,8 @@ def show_begun(begun: Begun, asked: Init) -> None:
         _show_indexed(console, folder, found)
     if begun.new_classes:
         console.print()
-        console.print(f"{many(len(begun.new_classes), 'new class', 'new classes')}: {_some(begun.new_classes)}")
+        names = ", ".join(begun.new_classes[:MOST_LISTED]) + (", …" if len(begun.new_classes) > MOST_LISTED else "")
+        console.print(f"{many(len(begun.new_classes), 'new class', 'new classes')}: {plain(names)}")
     if begun.imported is not None:
         from .data_commands import imported_lines
 
@@ -112,10 +113,6 @@ def reasons_listed(console: Console, title: str, pairs: Sequence[tuple[str, str]
         console.print(f"        [dim]… and {len(pairs) - MOST_LISTED:,} more; --json lists all[/]")
 
 
-def _some(names: Sequence[str]) -> str:
-    return plain(", ".join(names[:MOST_LISTED]) + (", …" if len(names) > MOST_LISTED else ""))
-
-
 def _after_init(status: Status, folder: Path) -> list[tuple[str, str]]:
     if status.round is not None:
         return next_steps(status, folder)
@@ -144,15 +141,12 @@ def show_proposal(made: Proposal, names: Mapping[int, str], folder: Path) -> Non
 def _reasons(made: Proposal) -> Iterable[str]:
     if not made.cold_start:
         how = how_chosen(made.strategy, made.status, made.balance, made.lam)
-        rule = f" ({made.balance})" if "λ" in how and not _is_plain_number(made.balance) else ""
+        is_number = made.balance.replace(".", "", 1).replace("e-", "", 1).isdigit()
+        rule = f" ({made.balance})" if "λ" in how and not is_number else ""
         yield f"{plain(how + rule)}, learnt from {many(made.labels, 'label')}"
         yield f"[green]{certificate(made.status, made.gap)}[/]"
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in made.seconds.items() if seconds >= 0.05)
     yield f"[dim]{sum(made.seconds.values()):.1f} s ({stages or 'all cached'}), {plain(made.backbone)} features[/]"
-
-
-def _is_plain_number(text: str) -> bool:
-    return text.replace(".", "", 1).replace("e-", "", 1).isdigit()
 
 
 def count_table(made: Proposal, names: Mapping[int, str]) -> Table:

@@ -201,7 +201,8 @@ def run_doctor(folder: Path, fix: Sequence[str], form: Form, *, fix_all: bool, d
     left = {one.name for one in after}
     fixed = wanted if dry_run else [one for one in wanted if one.name not in left]
     if form is Form.JSON:
-        print(json.dumps(findings_json(after, fixed, dry_run=dry_run)))
+        found = {"findings": [asdict(one) for one in after], "mended": [one.name for one in fixed]}
+        print(json.dumps({**found, "dry_run": dry_run}))
     elif form is Form.SUMMARY:
         show_findings(after, fixed, folder, dry_run=dry_run)
     if any(one.severity == "error" for one in after):
@@ -239,11 +240,6 @@ def exported_json(done: Exported, conflicts: int, *, dry_run: bool) -> Document:
         "conflicts": conflicts,
         "dry_run": dry_run,
     }
-
-
-def findings_json(found: Sequence[Finding], fixed: Sequence[Finding], *, dry_run: bool) -> Document:
-    """Of `tailwise doctor`."""
-    return {"findings": [asdict(one) for one in found], "mended": [one.name for one in fixed], "dry_run": dry_run}
 
 
 # Terminal output.

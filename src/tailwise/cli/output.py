@@ -85,7 +85,9 @@ def _describe(error: Exception) -> tuple[str, str, int]:
     """Kind, message and exit code of an error."""
     if hasattr(error, "format_message"):  # what typer raises; its classes have no public name
         context = getattr(error, "ctx", None)
-        message = _sentence(error.format_message())
+        message = error.format_message()
+        if message[1:2].islower():  # a sentence
+            message = message[:1].lower() + message[1:].removesuffix(".")
         hint = f"\nHelp: {context.command_path} --help" if context is not None and message else ""
         return "WrongUsage", message + hint, USAGE
     if isinstance(error, WrongUsage):
@@ -96,10 +98,6 @@ def _describe(error: Exception) -> tuple[str, str, int]:
     if isinstance(error, MemoryError):
         return "MemoryError", "not enough memory; save the probabilities as .npy, which is read in blocks", FAILED
     return type(error).__name__, f"{type(error).__name__}: {error} (TAILWISE_DEBUG=1 shows where)", FAILED
-
-
-def _sentence(message: str) -> str:
-    return message[:1].lower() + message[1:].removesuffix(".") if message[1:2].islower() else message
 
 
 def _failed(arguments: Sequence[str], kind: str, message: str, code: int) -> int:

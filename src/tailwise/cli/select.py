@@ -90,10 +90,10 @@ def read(request: Request) -> Inputs:
     from ..matrix.open import open_proba
 
     proba = open_proba(request.proba)
-    classes = proba.shape[1]
+    classes, score = proba.shape[1], request.score
     counts = None if request.counts is None else per_class(request.counts, "--counts", classes)
     arguments = {
-        "score": _score(request.score),
+        "score": read_scores(Path(score)) if score is not None and _is_npy(score) else score,
         "counts": counts,
         "target": _target(request, classes),
         "seed": request.seed,
@@ -113,10 +113,6 @@ def choices(request: Request) -> dict[str, Any]:
 
 def _is_npy(score: str) -> bool:
     return Path(score).suffix.lower() == ".npy"
-
-
-def _score(score: str | None) -> object:
-    return read_scores(Path(score)) if score is not None and _is_npy(score) else score
 
 
 def _target(request: Request, classes: int) -> object:
