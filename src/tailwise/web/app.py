@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..campaign.service import Campaign
 
 TOKEN = APIKeyHeader(name="X-Tailwise-Token", auto_error=False, description="the token in the printed link")
+JSON = "application/json"
 HTTP_CODES = {404: "unknown", 405: "wrong_method"}
 # Status and code of each error, the first that fits; any other error of the library is 409 "impossible".
 STATUS: tuple[tuple[type[TailwiseError], int, str], ...] = (
@@ -92,21 +94,18 @@ async def _on_library_error(request: Request, error: Exception) -> Response:
         service.log_replaced(error)
     found = error_response(error)
     headers = {"Retry-After": "1"} if found.status == 429 else None
-    return _response(ErrorResponse(found.status, found.code, service.public(found.message)), headers)
+    return Response(replace(found, message=service.public(found.message)).body(), found.status, headers, JSON)
 
 
 async def _on_invalid_request(_: Request, error: Exception) -> Response:
     """Where and what; the values stay out, they may be megabytes."""
     assert isinstance(error, RequestValidationError)
     faults = [f"{'.'.join(str(part)[:40] for part in one['loc'])}: {one['msg']}" for one in error.errors()[:5]]
-    return _response(ErrorResponse(422, "invalid", "; ".join(faults)))
+    return Response(ErrorResponse(422, "invalid", "; ".join(faults)).body(), 422, media_type=JSON)
 
 
 async def _on_http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code = HTTP_CODES.get(error.status_code, "refused")
-    return _response(ErrorResponse(error.status_code, code, f"{error.detail}; see /api/openapi.json"), error.headers)
-
-
-def _response(error: ErrorResponse, headers: Any = None) -> Response:  # noqa: ANN401 — a mapping or None
-    return Response(error.body(), error.status, headers, "application/json")
+    status, code = error.status_code, HTTP_CODES.get(error.status_code, "refused")
+    found = ErrorResponse(status, code, f"{error.detail}; see /api/openapi.json")
+    return Response(found.body(), status, error.headers, JSON)

@@ -81,43 +81,39 @@ class Jobs:
         self._ledger = ledger
         self._submit = submit
         self._public = public  # removes paths from messages
-        self._state = schemas.Job(state="idle")
+        self.state = schemas.Job(state="idle")  # progress of the job, or how the last one ended
         self._turn = threading.Lock()
         self._closed = False
         self._child: JobProcess | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tailwise-job")
 
-    def now(self) -> schemas.Job:
-        """Progress of the job, or how the last one ended."""
-        return self._state
-
     def start(self, request: schemas.Next) -> schemas.Job:
         """Start choosing the next round."""
         with self._turn:
-            if self._closed or self._state.state == "running":
+            if self._closed or self.state.state == "running":
                 raise AlreadyRunning("the next round is already being chosen; wait for it")
-            self._state = schemas.Job(state="running", what="starting")
+            self.state = schemas.Job(state="running", what="starting")
             self._thread.submit(self._choose, request)
-            return self._state
+            return self.state
 
     def close(self) -> None:
         """Stop the running job, if any; nothing of it is kept."""
         with self._turn:
             self._closed = True
             if self._child is not None:
-                self._child.stop()
+                self._child.process.kill()  # whatever it is doing
         self._thread.shutdown(cancel_futures=True)
 
     def _choose(self, request: schemas.Next) -> None:
         try:
             opened = self._choose_round(request)
-            self._state = schemas.Job(state="done", share=1.0, what=f"round {opened.id} is open", round=opened.id)
+            self.state = schemas.Job(state="done", share=1.0, what=f"round {opened.id} is open", round=opened.id)
         except (TailwiseError, OSError) as error:  # a full disk can be shown, too
             log.warning("choosing the next round failed: %s", error)
-            self._state = schemas.Job(state="failed", what=self._state.what, error=self._public(str(error)))
+            self.state = schemas.Job(state="failed", what=self.state.what, error=self._public(str(error)))
         except Exception:
             log.exception("choosing the next round failed")
-            self._state = schemas.Job(state="failed", what=self._state.what, error=BROKEN)
+            self.state = schemas.Job(state="failed", what=self.state.what, error=BROKEN)
 
     def _choose_round(self, request: schemas.Next) -> Round:
         options = request.model_dump(exclude_none=True)
@@ -141,7 +137,7 @@ class Jobs:
                 self._run({"folder": str(folder), "choose": None, "version": version}, lambda *_: None)
                 self._read_predictions(folder, version)
         except Exception:  # people can label without predictions
-            self.predictions.set_failed(version)
+            self.predictions.failed = version
             log.warning("could not predict all images with the model %s", version, exc_info=True)
 
     def _run(self, task: Mapping[str, Any], report: Progress) -> Mapping[str, Any]:
@@ -155,11 +151,11 @@ class Jobs:
             self._child = None
 
     def _report(self, share: float, what: str) -> None:
-        self._state = schemas.Job(state="running", share=share, what=what)
+        self.state = schemas.Job(state="running", share=share, what=what)
 
     def _read_predictions(self, folder: Path, version: str | None) -> None:
         if version is not None:
-            self.predictions.keep(ModelPredictions.read(folder / PREDICTIONS_FILE, version))
+            self.predictions.kept = ModelPredictions.read(folder / PREDICTIONS_FILE, version)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,35 +190,23 @@ class ModelPredictions:
         return list(zip(self.classes[at].tolist(), self.confidence[at].tolist(), strict=True))
 
 
+@dataclass(slots=True)
 class PredictionCache:
     """The predictions of one model at a time; those of another are requested once, and arrive later."""
 
-    def __init__(self, ask: Callable[[str], None]) -> None:
-        self._ask = ask
-        self._kept: ModelPredictions | None = None
-        self._asked: str | None = None
-        self._failed: str | None = None
-
-    def keep(self, predictions: ModelPredictions) -> None:
-        """Keep the predictions of a model."""
-        self._kept = predictions
-
-    def set_failed(self, version: str) -> None:
-        """The predictions of this model will not arrive."""
-        self._failed = version
-
-    def failed(self, version: str) -> bool:
-        """Whether it is useless to wait."""
-        return self._failed == version
+    ask: Callable[[str], None]  # for the predictions of a version
+    kept: ModelPredictions | None = None
+    asked: str | None = None  # the version that was asked for last
+    failed: str | None = None  # the version whose predictions will not arrive
 
     def of(self, version: str | None) -> ModelPredictions | None:
         """The predictions of a model; None until they have arrived."""
-        kept = self._kept
+        kept = self.kept
         if kept is not None and kept.version == version:
             return kept
-        if version is not None and self._asked != version:
-            self._asked = version
-            self._ask(version)
+        if version is not None and self.asked != version:
+            self.asked = version
+            self.ask(version)
         return None
 
 
@@ -325,21 +309,21 @@ def remove_left_over(ledger: Ledger) -> int:
 
 
 class JobProcess:
-    """One child process; `stop` may be called from another thread."""
+    """One child process; another thread may kill `process`."""
 
     def __init__(self) -> None:
         # A file: a pipe that nobody reads would stop the child when it is full.
         self._errors = TemporaryFile()  # noqa: SIM115 — closed with the process, by `run`
         # One thread of BLAS: the other cores are for people who label.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
             text=True, encoding="utf-8", env={**os.environ, **threads},
         )  # fmt: skip
 
     def run(self, task: Mapping[str, Any], report: Progress) -> Mapping[str, Any]:
         """Send the task, report progress, and wait for the result."""
-        process = self._process
+        process = self.process
         assert process.stdin is not None
         assert process.stdout is not None
         with process, self._errors:
@@ -359,12 +343,8 @@ class JobProcess:
                 report(float(message["share"]), str(message["what"]))
             raise JobFailed(self._why_failed())
 
-    def stop(self) -> None:
-        """End it now, whatever it is doing."""
-        self._process.kill()
-
     def _why_failed(self) -> str:
-        code = self._process.wait()
+        code = self.process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         why = f"it was ended by signal {-code}; is there enough memory?" if code < 0 else f"it ended with code {code}"

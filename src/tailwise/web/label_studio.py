@@ -48,12 +48,8 @@ class Control:
     to_name: str = OBJECT
     choices: Mapping[str, str] = field(default_factory=dict)  # shown name → stored name, which differs with an alias
 
-    def choice(self, name: str) -> str:
-        """The name of a class in results."""
-        return self.choices.get(name, name)
-
     def shown(self, choice: str) -> str:
-        """The name that people see for a choice of a result: the inverse of `choice`.
+        """The name that people see for a choice of a result: the inverse of `choices`.
 
         >>> Control(choices={"owl": "o", "gull": "gull"}).shown("o")
         'owl'
@@ -61,21 +57,21 @@ class Control:
         return next((name for name, kept in self.choices.items() if kept == choice), choice)
 
 
+@dataclass(frozen=True, slots=True)
 class Controls:
     """The controls of known projects; a message without a configuration uses the last one of its project."""
 
-    def __init__(self) -> None:
-        self._kept: dict[str, Control] = {}
+    known: dict[str, Control] = field(default_factory=dict)
 
     def learn(self, project: object, config: str | None) -> Control:
         """The control of a project, updated where the message has a configuration."""
         number = _project_id(project)
         if config:
             found = read_control(config)
-            if number in self._kept or len(self._kept) < MOST_PROJECTS:
-                self._kept[number] = found
+            if number in self.known or len(self.known) < MOST_PROJECTS:
+                self.known[number] = found
             return found
-        return self._kept.get(number, Control())
+        return self.known.get(number, Control())
 
 
 def _project_id(project: object) -> str:
@@ -206,10 +202,8 @@ class Accepted(BaseModel):
 
 def annotated_tasks(message: Webhook) -> list[dict[str, Any]]:
     """Tasks with their annotations in a message; each annotation names its task, or there is one task only."""
-    annotations = annotations_of(message)
-    tasks = {
-        _number(one.get("id")): one for one in (*_many(message.task), *_many(message.tasks)) if isinstance(one, dict)
-    }
+    annotations = objects_in(message.annotation, message.annotations)
+    tasks = {_number(one.get("id")): one for one in objects_in(message.task, message.tasks)}
     if not tasks or not annotations:
         return []
     only = next(iter(tasks.values())) if len(tasks) == 1 else {}
@@ -217,9 +211,14 @@ def annotated_tasks(message: Webhook) -> list[dict[str, Any]]:
     return [{"id": task.get("id"), "data": task.get("data"), "annotations": [one]} for task, one in paired if task]
 
 
-def annotations_of(message: Webhook) -> list[dict[str, Any]]:
-    """The annotations in a message."""
-    return [one for one in (*_many(message.annotation), *_many(message.annotations)) if isinstance(one, dict)]
+def objects_in(*fields: object) -> list[dict[str, Any]]:
+    """The objects in fields of a message, each of which holds one value, many or none.
+
+    >>> objects_in({"id": 1}, [{"id": 2}, 3], None)
+    [{'id': 1}, {'id': 2}]
+    """
+    values = [one for value in fields for one in (value if isinstance(value, list) else [value])]
+    return [one for one in values if isinstance(one, dict)]
 
 
 def _task_id(annotation: Mapping[str, Any]) -> int | str | None:
@@ -229,10 +228,6 @@ def _task_id(annotation: Mapping[str, Any]) -> int | str | None:
 
 def _number(value: object) -> int | str | None:
     return value if isinstance(value, int | str) else None
-
-
-def _many(value: object) -> list[object]:
-    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def config_of(project: object) -> str | None:
@@ -384,6 +379,6 @@ def _prediction(top: list[tuple[str, float]], version: str, control: Control) ->
         return Prediction(result=[], score=0.0, model_version=version)
     name, share = top[0]
     score = min(max(share, 0.0), 1.0)
-    value = Choices(choices=[control.choice(name)])
+    value = Choices(choices=[control.choices.get(name, name)])
     region = Region(from_name=control.from_name, to_name=control.to_name, value=value, score=score)
     return Prediction(result=[region], score=score, model_version=version)

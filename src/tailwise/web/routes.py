@@ -73,7 +73,7 @@ page = APIRouter()
 @api.get("/state")
 async def state(service: CurrentService, query: Annotated[schemas.StateQuery, Query()]) -> schemas.State:
     """Campaign, classes, round, balance, job and annotators."""
-    job, who = service.jobs.now(), query.annotator
+    job, who = service.jobs.state, query.annotator
     return await service.read_parts(lambda read: views.state(read, who, service.counts, service.prelabels, job))
 
 
@@ -144,7 +144,7 @@ async def next_round(service: CurrentService, body: schemas.Next) -> schemas.Job
 @api.get("/job")
 async def job(service: CurrentService) -> schemas.Job:
     """Progress of the background job."""
-    return service.jobs.now()
+    return service.jobs.state
 
 
 # The page, its images and its static files.
@@ -351,7 +351,7 @@ async def _record(service: Service, body: label_studio.Webhook) -> label_studio.
 
 
 async def _undo(service: Service, body: label_studio.Webhook) -> label_studio.Accepted:
-    numbers = [one.get("id") for one in label_studio.annotations_of(body)]
+    numbers = [one.get("id") for one in label_studio.objects_in(body.annotation, body.annotations)]
     left_out = await service.write(lambda ledger: label_studio.take_back(ledger, numbers))
     return label_studio.Accepted(taken_back=len(numbers) - len(left_out), left_out=_left_out(service, left_out))
 
@@ -380,7 +380,7 @@ async def _predictions(service: Service, version: str) -> ModelPredictions | Non
     predictions = service.jobs.predictions
     try:
         async with asyncio.timeout(PREDICTIONS_TIMEOUT):
-            while (found := predictions.of(version)) is None and not predictions.failed(version):
+            while (found := predictions.of(version)) is None and predictions.failed != version:
                 await asyncio.sleep(POLL)
     except TimeoutError:
         return None

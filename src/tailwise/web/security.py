@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import parse_qs
 
 from ..errors import BadInput
-from .settings import WebSettings, get_log
+from .settings import EVERYWHERE, WebSettings, get_log
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -66,7 +66,9 @@ def check_host(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
     if match is None:
         return ErrorResponse(400, "bad_host", "no valid Host header; open the link that `tailwise label` printed")
     name = match.group(1).strip("[]").lower()
-    if name in settings.names or (settings.any_address and _is_address(name)):
+    if name in settings.names:
+        return None
+    if settings.host in EVERYWHERE and _is_address(name):  # any numeric address: rebinding needs a name
         return None
     return ErrorResponse(
         403,
@@ -119,12 +121,11 @@ def check_content_type(scope: Scope) -> ErrorResponse | None:
     return ErrorResponse(415, "not_json", "only Content-Type: application/json, UTF-8 and not compressed, is read")
 
 
-def check_length(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
+def check_length(scope: Scope, limit: int) -> ErrorResponse | None:
     """By the Content-Length header; `read_body` counts as well."""
     lengths = headers(scope, b"content-length")
     if lengths and not (lengths[0].isascii() and lengths[0].isdigit()):
         return ErrorResponse(400, "bad_length", "Content-Length is not a number")
-    limit = body_limit(scope, settings)
     return over_limit(limit) if lengths and int(lengths[0][:20]) > limit else None
 
 
@@ -133,22 +134,12 @@ def over_limit(limit: int) -> ErrorResponse:
     return ErrorResponse(413, "too_large", f"the body is longer than {limit:,} bytes; send fewer answers at once")
 
 
-def body_limit(scope: Scope, settings: WebSettings) -> int:
-    """Label Studio sends whole tasks; the page sends little."""
-    return settings.ml_body_bytes if settings.ml_backend and scope["path"] in ML_PATHS else settings.body_bytes
-
-
 def link_token(scope: Scope) -> str | None:
     """The token in the printed link /?token=…, None for any other request."""
     if scope["method"] != "GET" or scope["path"] != "/" or b"token=" not in scope["query_string"]:
         return None
     query: bytes = scope["query_string"]
     return parse_qs(query.decode("latin-1")).get("token", [""])[0]
-
-
-def from_another_site(scope: Scope) -> bool:
-    """Whether a link of another site was followed: then browsers do not send the cookie (SameSite=Strict)."""
-    return headers(scope, b"sec-fetch-mode") == ["navigate"] and headers(scope, b"sec-fetch-site") == ["cross-site"]
 
 
 def is_token(sent: str, token: str) -> bool:
@@ -252,18 +243,26 @@ class SecurityMiddleware:
             await self._forward(scope, replay(b"", receive), send)
 
     async def _read_and_forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = check_content_type(scope) or check_length(scope, self.settings)
-        body = error or await read_body(receive, body_limit(scope, self.settings))
+        known = self.settings
+        from_label_studio = (
+            known.ml_backend and scope["path"] in ML_PATHS
+        )  # it sends whole tasks; the page sends little
+        limit = known.ml_body_bytes if from_label_studio else known.body_bytes
+        body = check_content_type(scope) or check_length(scope, limit) or await read_body(receive, limit)
         if isinstance(body, ErrorResponse):
-            await (send_error_and_drain(receive, send, body) if body.status == 413 else send_error(send, body))
+            await send_error(send, body, unread=receive if body.status == 413 else None)
         else:
             await self._forward(scope, replay(body, receive), send)
 
     async def _reject(self, scope: Scope, send: Send, error: ErrorResponse) -> None:
-        """As JSON; at / as a page, which reloads itself once where a link of another site was followed."""
+        """As JSON; at / as a page, which reloads itself once where a link of another site was followed.
+
+        After such a link browsers do not send the cookie (SameSite=Strict).
+        """
+        fetch = headers(scope, b"sec-fetch-mode"), headers(scope, b"sec-fetch-site")
         if error.status != 401 or scope["path"] != "/":
             await send_error(send, error)
-        elif from_another_site(scope):
+        elif fetch == (["navigate"], ["cross-site"]):
             await send_response(send, 200, RELOAD_PAGE, HTML, [(b"refresh", b"0; url=/")])
         else:
             await send_response(send, 401, NO_TOKEN_PAGE, HTML)
@@ -409,22 +408,18 @@ def adding_headers(send: Send) -> Send:
     return add
 
 
-async def send_error(send: Send, error: ErrorResponse) -> None:
-    """Send an error."""
-    await send_response(send, error.status, error.body(), b"application/json")
-
-
-async def send_error_and_drain(receive: Receive, send: Send, error: ErrorResponse) -> None:
-    """Send an error at once, then read on for a while without keeping anything, and close.
+async def send_error(send: Send, error: ErrorResponse, unread: Receive | None = None) -> None:
+    """Send an error; where a body is `unread`, read on for a while without keeping anything, then close.
 
     A client that is still sending when its connection is closed may lose the response with it.
     """
-    await start_response(send, error.status, error.body(), b"application/json", [(b"connection", b"close")])
-    left = DRAIN_BYTES
+    close = [] if unread is None else [(b"connection", b"close")]
+    await start_response(send, error.status, error.body(), b"application/json", close)
+    left = 0 if unread is None else DRAIN_BYTES
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
-            while left > 0:
-                message = await receive()
+            while unread is not None and left > 0:
+                message = await unread()
                 left -= len(message.get("body", b""))
                 if not message.get("more_body", False):
                     break

@@ -18,8 +18,8 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TypeAlias
 
 import uvicorn
@@ -91,7 +91,7 @@ OnStart: TypeAlias = Callable[[Serving], None]
 def run(folder: str | Path, options: Options | None = None, on_start: OnStart = lambda _: None) -> None:
     """Serve a campaign until SIGINT or SIGTERM; every saved answer is on the disk by then."""
     with _prepared(folder, options or Options(), on_start) as (server, _), _stopped_by_signals(server):
-        server.serve_until_stopped()
+        server.run()
 
 
 @contextlib.contextmanager
@@ -99,7 +99,7 @@ def running(campaign: Campaign | str | Path, options: Options | None = None) -> 
     """Serve a campaign, open or named by its folder, in a thread while the block runs; no server is left afterwards."""
     up = threading.Event()
     with _prepared(campaign, options or Options(), lambda _: up.set()) as (server, serving):
-        thread = threading.Thread(target=server.serve_until_stopped, name="tailwise-server")
+        thread = threading.Thread(target=server.run, name="tailwise-server")
         thread.start()
         try:
             if not up.wait(START_SECONDS):
@@ -156,7 +156,7 @@ def _settings(options: Options) -> WebSettings:
 
 
 def _serving(settings: WebSettings) -> Serving:
-    host = _own_address() if settings.any_address else settings.host
+    host = _own_address() if settings.host in EVERYWHERE else settings.host
     url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/"
     link = f"{url}?token={settings.token}" if settings.token else url
     return Serving(link, url, settings.port, settings.token)
@@ -214,12 +214,8 @@ def _bound(host: str, port: int) -> socket.socket | None:
 @contextlib.contextmanager
 def _stopped_by_signals(server: Server) -> Iterator[None]:
     """SIGINT, SIGTERM and Ctrl-Break stop the server softly; afterwards they mean what they meant before."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        server.stop()
-
     breaks = [signal.Signals[name] for name in STOPPING if name in signal.Signals.__members__]
-    before = {number: signal.signal(number, stop) for number in breaks}
+    before = {number: signal.signal(number, lambda _number, _frame: server.stop()) for number in breaks}
     try:
         yield
     finally:
@@ -252,17 +248,18 @@ class Server(uvicorn.Server):
         """As uvicorn does, but accept connections within limits, then announce it."""
         await super().startup(sockets=[])
         if self.started:
-            acceptor = Acceptor(self._listener, self._make_protocol, self.server_state, self._limits)
+            make = partial(LimitedProtocol, self.config, self.server_state, self.lifespan.state, self._limits)
+            acceptor = Acceptor(self._listener, make, self.server_state, self._limits)
             self._accepting = asyncio.create_task(acceptor.run())
             self._accepting.add_done_callback(self._stop_after)
             self._announce()
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop accepting connections, then as uvicorn does."""
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - ours is known
+        """Stop accepting connections, then as uvicorn does: accepted requests are done first."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.wait([self._accepting])
-        await super().shutdown(sockets)
+        await super().shutdown([self._listener])
 
     def _stop_after(self, accepting: asyncio.Task[None]) -> None:
         """A server that cannot accept connections stops, rather than seem to run."""
@@ -270,17 +267,10 @@ class Server(uvicorn.Server):
             log.error("the server stops: it cannot accept connections", exc_info=accepting.exception())
             self.stop()
 
-    def _make_protocol(self) -> LimitedProtocol:
-        return LimitedProtocol(self.config, self.server_state, self.lifespan.state, self._limits)
-
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """No-op: uvicorn would raise them again at the end, before the ledger is closed."""
         yield
-
-    def serve_until_stopped(self) -> None:
-        """Serve; returns when all accepted requests are done."""
-        self.run(sockets=[self._listener])
 
     def stop(self) -> None:
         """From any thread or signal."""

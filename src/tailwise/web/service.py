@@ -56,12 +56,8 @@ class Service:
         self.controls = Controls()
         self.public = PublicText(ledger.folder, list_folders(ledger).values())
         self.jobs = Jobs(ledger, self._writer.submit, self.public)
+        self.prelabels = Prelabels(settings.blind, self.jobs.predictions)
         self._replaced = False  # whether this was logged
-
-    @property
-    def prelabels(self) -> Prelabels:
-        """Which predictions people see."""
-        return Prelabels(self.settings.blind, self.jobs.predictions)
 
     async def read(self, query: Callable[[Ledger], Result]) -> Result:
         """Run a query on the ledger, concurrently with the writer."""

@@ -80,11 +80,6 @@ class WebSettings:
         object.__setattr__(self, "names", LOOPBACK | names)
         object.__setattr__(self, "cookie", f"tailwise_{self.port}")
 
-    @property
-    def any_address(self) -> bool:
-        """Whether it listens everywhere; then any numeric address is accepted as Host (rebinding needs a name)."""
-        return self.host in EVERYWHERE
-
 
 def is_host_name(text: str) -> bool:
     """Whether a text is a host name or an address, and nothing more.

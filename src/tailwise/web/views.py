@@ -41,7 +41,7 @@ def state(
 ) -> schemas.State:
     """Everything that the page shows around the image."""
     settings, current, classes, name, blind = read(lambda ledger: _surroundings(ledger, prelabels))
-    tally = counts.get(read)
+    tally = counts.campaign.get(read)
     of_round = counts.of_round(read, current.id) if current else None
     finished = of_round is None or of_round.progress.complete
     return schemas.State(
@@ -51,7 +51,7 @@ def state(
         round=_progress(current, of_round, annotator) if current and of_round else None,
         balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),
         settings=schemas.LabelSettings(overlap=settings.overlap, blind=blind),
-        next=schemas.NextBatch(budget=settings.budget, **asdict(counts.left(read))) if finished else None,
+        next=schemas.NextBatch(budget=settings.budget, **asdict(counts.left.get(read))) if finished else None,
         job=job,
         annotators=list(tally.annotators),
         conflicts=tally.conflicts,
@@ -98,9 +98,12 @@ def conflicts(read: Read, annotator: str | None, prelabels: Prelabels) -> schema
     """Images on which people differ, their agreement, and what one annotator has settled."""
     found = read(annotator_agreement)
     items = read(lambda ledger: [_conflict(ledger, one, prelabels) for one in answers.conflicts(ledger)])
+    settled: list[schemas.PastAnswer] = []
+    if annotator:
+        settled = read(lambda ledger: [_past(ledger, one) for one in answers.settlements(ledger, annotator)])
     return schemas.Conflicts(
         items=items,
-        settled=read(partial(_settlements, annotator=annotator)) if annotator else [],
+        settled=settled,
         agreement=_agreement(found),
     )
 
@@ -147,8 +150,8 @@ def _progress(current: rounds.Round, tally: RoundCounts, annotator: str | None) 
 def _balance(
     current: rounds.Round | None, labelled: Mapping[int, int], fresh: Mapping[int, int]
 ) -> list[schemas.ClassBalance]:  # fmt: skip
-    expected, wanted = foreseen(current) if current else ({}, {})
-    before = _by_class(class_ids(current), current.why.get("counts")) if current else {}
+    why = current.why if current else {}
+    before, expected, wanted = (_by_class(why, name) for name in ("counts", "expected_counts", "target"))
     target = {number: before.get(number, 0.0) + share for number, share in wanted.items()}
     return [
         schemas.ClassBalance(
@@ -162,18 +165,9 @@ def _balance(
     ]
 
 
-def foreseen(one: rounds.Round) -> tuple[dict[int, float], dict[int, float]]:
-    """Expected counts and target of a round's batch by class id; empty where it was not chosen by a model."""
-    numbers = class_ids(one)
-    return _by_class(numbers, one.why.get("expected_counts")), _by_class(numbers, one.why.get("target"))
-
-
-def class_ids(one: rounds.Round) -> list[int]:
-    """The order of a round's counts."""
-    return [int(number) for number in one.why.get("class_ids") or []]
-
-
-def _by_class(numbers: list[int], values: object) -> dict[int, float]:
+def _by_class(why: Mapping[str, Any], name: str) -> dict[int, float]:
+    """Counts that a round was chosen with, by class id; empty where it was not chosen by a model."""
+    numbers, values = [int(number) for number in why.get("class_ids") or []], why.get(name)
     known = values if isinstance(values, list) and len(values) == len(numbers) else []
     return {number: float(value) for number, value in zip(numbers, known, strict=False) if value is not None}
 
@@ -191,10 +185,6 @@ def _past(ledger: Ledger, one: answers.Given) -> schemas.PastAnswer:
         event=one.event_id, key=one.key, image=image.key, seal=image.seal, kind=one.kind, class_id=one.class_id,
         at=one.at,
     )  # fmt: skip
-
-
-def _settlements(ledger: Ledger, annotator: str) -> list[schemas.PastAnswer]:
-    return [_past(ledger, one) for one in answers.settlements(ledger, annotator)]
 
 
 def _conflict(ledger: Ledger, one: answers.Conflict, prelabels: Prelabels) -> schemas.Conflict:
@@ -215,7 +205,7 @@ def _conflict(ledger: Ledger, one: answers.Conflict, prelabels: Prelabels) -> sc
 def _round(ledger: Ledger, one: rounds.Round) -> schemas.Round:
     why = one.why
     fresh, found = realised(ledger, one.id), rounds.progress(ledger, one.id)
-    expected, target = foreseen(one)
+    expected, target = _by_class(why, "expected_counts"), _by_class(why, "target")
     numbers = sorted({*fresh, *expected, *target})
     return schemas.Round(
         id=one.id, opened_at=one.opened_at, closed_at=one.closed_at, budget=one.budget, answered=found.done,
@@ -260,10 +250,12 @@ class Preview:
         """What the page shows with an image; None where there is nothing to show."""
         if self.blind or predicted is None or confidence is None:
             return None
-        best = schemas.Prediction(class_id=predicted, confidence=_share(confidence))
         top = self.predictions.top(image) if self.predictions is not None else []
-        predictions = [schemas.Prediction(class_id=number, confidence=_share(share)) for number, share in top]
-        return schemas.Prelabel(class_id=best.class_id, confidence=best.confidence, top=predictions or [best])
+        best, *others = [
+            schemas.Prediction(class_id=number, confidence=min(max(float(share), 0.0), 1.0))
+            for number, share in [(predicted, confidence), *top]
+        ]
+        return schemas.Prelabel(class_id=best.class_id, confidence=best.confidence, top=others or [best])
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +281,6 @@ class Prelabels:
         """The predictions of a round's model that people may see."""
         blind = self.is_blind(ledger)
         return Preview(blind, None if blind else self.predictions.of(version))
-
-
-def _share(value: float) -> float:
-    return min(max(float(value), 0.0), 1.0)
 
 
 # Cached counts.
@@ -358,20 +346,12 @@ class Cached(Generic[Counted]):
 
 
 class CountCache:
-    """Cached counts of the campaign and of its newest round."""
+    """Cached counts of the campaign, of what the next round can be chosen from, and of the newest round."""
 
     def __init__(self) -> None:
-        self._campaign = Cached(count)
-        self._left = Cached(count_left)
+        self.campaign = Cached(count)
+        self.left = Cached(count_left)
         self._round: tuple[int, Cached[RoundCounts]] = (0, Cached(lambda read: count_round(read, 0)))
-
-    def get(self, read: Read) -> CampaignCounts:
-        """Counts of the campaign."""
-        return self._campaign.get(read)
-
-    def left(self, read: Read) -> Candidates:
-        """What the next round can be chosen from."""
-        return self._left.get(read)
 
     def of_round(self, read: Read, number: int) -> RoundCounts:
         """Counts of a round; those of another round are dropped."""
@@ -404,7 +384,7 @@ def count_round(read: Read, number: int) -> RoundCounts:
         read(lambda ledger: rounds.progress(ledger, number)),
         read(lambda ledger: answered(ledger, number)),
         read(lambda ledger: realised(ledger, number)),
-        read(lambda ledger: skipped(ledger, number)),
+        read(lambda ledger: int(ledger.read(_SKIPPED, (number,))[0][0])),
     )
 
 
@@ -428,11 +408,7 @@ def realised(ledger: Ledger, number: int) -> dict[int, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def skipped(ledger: Ledger, number: int) -> int:
-    """Images of a round with all wanted answers, all of them skips, and not settled."""
-    return int(ledger.read(_SKIPPED, (number,))[0][0])
-
-
+# Images of a round with all wanted answers, all of them skips, and not settled.
 _SKIPPED = """
 SELECT count(*) FROM round_image AS r JOIN round AS o ON o.id = r.round_id
 WHERE r.round_id = ? AND r.wanted <= (

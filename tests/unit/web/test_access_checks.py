@@ -22,7 +22,7 @@ def scope(method: str = "GET", path: str = "/api/state", query: bytes = b"", **h
 def code(settings: WebSettings, asked: dict[str, Any]) -> str | None:
     no = security.check_access(asked, settings)
     if no is None and asked["method"] == "POST":
-        no = security.check_content_type(asked) or security.check_length(asked, settings)
+        no = security.check_content_type(asked) or security.check_length(asked, settings.body_bytes)
     return no.code if no else None
 
 

@@ -160,8 +160,8 @@ def test_wishes_that_can_be_pass(campaign: Campaign) -> None:
 
 def test_a_child_that_was_killed_before_it_had_its_task_is_named_with_the_signal(tmp_path: Path) -> None:
     child = JobProcess()
-    child.stop()
-    child._process.wait()
+    child.process.kill()
+    child.process.wait()
     with pytest.raises(JobFailed, match="signal 9" if os.name == "posix" else "code 1"):
         child.run({"folder": str(tmp_path), "choose": {}}, lambda *_: None)
 

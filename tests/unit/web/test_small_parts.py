@@ -122,9 +122,9 @@ def test_quick_counts_are_always_exact(ledger: Ledger) -> None:
         counted = CountCache()
         for number in range(1, 4):
             say(ledger, number)
-            assert counted.get(asking(ledger)).labelled == {1: number, 2: 0}
+            assert counted.campaign.get(asking(ledger)).labelled == {1: number, 2: 0}
         say(ledger, 1, "bob", 2)
-        assert counted.get(asking(ledger)) == views.CampaignCounts(4, {1: 2, 2: 0}, ("ada", "bob"), 1)
+        assert counted.campaign.get(asking(ledger)) == views.CampaignCounts(4, {1: 2, 2: 0}, ("ada", "bob"), 1)
 
 
 def test_a_round_is_counted_by_person_and_class(ledger: Ledger) -> None:
@@ -219,11 +219,11 @@ def test_the_guesses_of_a_model_are_asked_for_once() -> None:
     assert guesses.of(None) is None
     assert [guesses.of("v1") for _ in range(3)] == [None] * 3
     assert asked == ["v1"]
-    guesses.keep(PREDICTED)
+    guesses.kept = PREDICTED
     assert guesses.of("v1") is PREDICTED
     assert guesses.of("v2") is None
-    guesses.set_failed("v2")
-    assert guesses.failed("v2")
+    guesses.failed = "v2"
+    assert guesses.failed == "v2"
     assert asked == ["v1", "v2"]
 
 
@@ -255,7 +255,7 @@ def test_the_control_and_its_aliases_are_read() -> None:
     )
     control = read_control(config)
     assert (control.from_name, control.to_name) == ("kind", "img")
-    assert [control.choice(name) for name in ("owl", "kite", "heron")] == ["o", "kite", "heron"]
+    assert [control.choices.get(name, name) for name in ("owl", "kite", "heron")] == ["o", "kite", "heron"]
 
 
 @pytest.mark.parametrize("config", [None, "", "<View/>", "<View><Labels name='x'/></View>"])
