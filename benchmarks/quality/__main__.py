@@ -14,7 +14,7 @@ from benchmarks.quality.leaderboard.command import Wanted, run_leaderboard
 from benchmarks.quality.leaderboard.study import BOARDS
 from benchmarks.quality.published import Continued, by_trial, read_published, write_published
 from benchmarks.quality.studies import STUDIES, Study
-from tailwise.cli.bench import Lines
+from tailwise.cli.bench import ProgressLines
 from tailwise.experiments.experiment import Experiment, Row
 from tailwise.experiments.runner import keep_results, run_experiment, status_of
 from tailwise.experiments.trial_run import kept_sweeps
@@ -90,7 +90,7 @@ def run_study(
     if run and wanted is not None:
         status = status_of(wanted, store)
         print(f"\n{study.name}: {status.complete} of {status.trials} trials are done", file=sys.stderr)
-        lines = Lines(status.trials - status.complete)
+        lines = ProgressLines(status.trials - status.complete)
         failed = run_experiment(wanted, store, processes=processes, watchers=(lines,), adopt=True)
     if not store.folder.is_dir():
         store.folder.mkdir(parents=True)

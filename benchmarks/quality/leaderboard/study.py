@@ -26,7 +26,7 @@ from benchmarks.quality.leaderboard.rows import (
     settings_text,
 )
 from tailwise.campaign.state import Settings
-from tailwise.cli.bench import Lines
+from tailwise.cli.bench import ProgressLines
 from tailwise.errors import BadInput, UnknownName
 from tailwise.experiments.experiment import Experiment, Trial, balance_name, trials_of
 from tailwise.experiments.runner import Task, Watcher, on_processes, run_experiment
@@ -291,7 +291,9 @@ def _run_plan(plan: Plan, runs: Runs, record: PoolRecord) -> dict[str, str]:
 
     where, seeds = f"{plan.cell.source.name} {plan.cell.regime}", plan.experiment.seeds
     print(f"{where}, seeds {min(seeds)}-{max(seeds)}: {len(missing)} trials", file=sys.stderr, flush=True)
-    failed = run_experiment(plan.experiment, store, run_tasks=run_tasks, data=record, watchers=(Lines(len(missing)),))
+    failed = run_experiment(
+        plan.experiment, store, run_tasks=run_tasks, data=record, watchers=(ProgressLines(len(missing)),)
+    )
     return {f"{where} {title}": why for title, why in failed.items()}
 
 

@@ -15,7 +15,7 @@ from ..types import Progress, no_progress
 from .agreement import Agreement, annotator_agreement, cohen_kappa
 from .classes import list_classes
 from .features import embed
-from .learning_curve import Curve, CurveGain, Measure, learning_curve, round_moments
+from .learning_curve import Curve, CurveGain, Measure, learning_curve, round_ends
 from .ledger import HasLedger, Ledger, ledger_of
 from .models import labelled_set, train, with_features
 from .rounds import Pending, candidate_images, list_rounds, pending_answers
@@ -321,7 +321,7 @@ def stability(ledger: Ledger, curve: Curve, *, report: Progress = no_progress) -
     if len(curve.points) < 2 or not len(candidates):
         return None
     sample = candidates[np.unique(np.linspace(0, len(candidates) - 1, min(len(candidates), SAMPLE)).astype(np.int64))]
-    events = {moment.round_id: moment.last_event for moment in round_moments(ledger)}
+    events = {moment.round_id: moment.last_event for moment in round_ends(ledger)}
     sets = [labelled_set(ledger, events[point.round_id], curve.class_ids) for point in curve.points[-2:]]
     settings = read_settings(ledger)
     wanted = np.unique(np.concatenate([sample, *(one.images for one in sets)]))

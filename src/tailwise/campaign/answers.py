@@ -72,7 +72,7 @@ class Undone:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StandingAnswer:
     """A standing answer as it was given."""
 
     event_id: int
@@ -90,7 +90,7 @@ class Conflict:
     """An image that people see differently, and that nobody has settled."""
 
     image: int
-    answers: tuple[Given, ...]  # "label" and "other", by annotator
+    answers: tuple[StandingAnswer, ...]  # "label" and "other", by annotator
 
 
 def record(ledger: Ledger, answers: Sequence[Answer]) -> list[Recorded]:
@@ -163,7 +163,7 @@ def conflicts(ledger: Ledger) -> list[Conflict]:
         "SELECT a.* FROM conflict AS c JOIN answer AS a ON a.image_id = c.image_id WHERE a.kind <> 'skip' "
         "ORDER BY a.image_id, a.annotator"
     )
-    by_image: dict[int, list[Given]] = {}
+    by_image: dict[int, list[StandingAnswer]] = {}
     for row in rows:
         by_image.setdefault(row["image_id"], []).append(_given(row))
     return [Conflict(image, tuple(given)) for image, given in by_image.items()]
@@ -171,7 +171,7 @@ def conflicts(ledger: Ledger) -> list[Conflict]:
 
 def history(
     ledger: Ledger, annotator: str, *, round_id: int | None = None, limit: int = 50, changed: bool = False
-) -> list[Given]:
+) -> list[StandingAnswer]:
     """The standing answers of one person, latest first.
 
     With `changed` also those that the person gave otherwise since: they stand again when the later ones are undone.
@@ -184,7 +184,7 @@ def history(
     return [_given(row) for row in rows]
 
 
-def settlements(ledger: Ledger, annotator: str, *, limit: int = 50) -> list[Given]:
+def settlements(ledger: Ledger, annotator: str, *, limit: int = 50) -> list[StandingAnswer]:
     """The standing decisions of one person about images whose answers differed, latest first."""
     rows = ledger.read(
         "SELECT s.*, NULL AS round_id FROM settled AS s WHERE s.annotator = ? ORDER BY s.event_id DESC LIMIT ?",
@@ -370,8 +370,8 @@ def _keep_place(connection: sqlite3.Connection, said: sqlite3.Row, *, answered: 
     )
 
 
-def _given(row: sqlite3.Row) -> Given:
-    return Given(
+def _given(row: sqlite3.Row) -> StandingAnswer:
+    return StandingAnswer(
         row["event_id"], row["key"], row["image_id"], row["annotator"], row["kind"], row["class_id"], row["at"],
         row["round_id"],
     )  # fmt: skip

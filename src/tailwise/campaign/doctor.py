@@ -241,7 +241,7 @@ def _is_worth_a_look(folder: Path, row: ImageRow) -> bool:
 
 
 def _forgettable(ledger: Ledger, rows: Sequence[ImageRow]) -> list[int]:
-    """Images in trouble that nobody has spoken of and whose file is not there: they say nothing and teach nothing."""
+    """Images in trouble that nothing refers to and whose file is not there."""
     folders = list_folders(ledger)
     away = [
         row.id for row in rows

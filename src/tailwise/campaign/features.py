@@ -152,7 +152,7 @@ def embed(
     kept = folder if keep and not ledger.read_only else None
     features, found = FeatureCache.open(folder, clean=kept is not None).find_all(keys)
     new = [at for at in np.flatnonzero(~found).tolist() if files[at].usable]
-    work = _Making(ledger, extractor, kept, report)
+    work = _FeatureMaker(ledger, extractor, kept, report)
     made = work.make([files[at] for at in new])
     features = _filled(features, made, len(files), folder)
     places = [at for at in new if files[at].id in made]
@@ -193,7 +193,7 @@ def _files(ledger: Ledger, ids: IntArray | None) -> list[_File]:
 
 
 @dataclass(slots=True)
-class _Making:
+class _FeatureMaker:
     """Features that are being made; what waits to be written is lost in a crash, and nothing else."""
 
     ledger: Ledger

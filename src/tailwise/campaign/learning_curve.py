@@ -104,7 +104,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RoundEnd:
     """The end of a round, as the ledger saw it."""
 
     round_id: int
@@ -120,7 +120,7 @@ def learning_curve(campaign: HasLedger | Ledger, *, report: Progress = no_progre
     embedding = embed(ledger, everything.images, backbone=settings.backbone, report=report)
     final = with_features(everything, embedding)
     features = embedding.features[embedding.rows(final.images)[0]]
-    moments, past = _past(ledger, final)
+    ends, past = _past(ledger, final)
     folds = stratified_folds(final.labels, FOLDS, np.random.default_rng(SEED))
     learner, guesses = head_named(settings.learner), []
     for number, labels in enumerate(past):
@@ -129,8 +129,8 @@ def learning_curve(campaign: HasLedger | Ledger, *, report: Progress = no_progre
     report(1.0, "measured")
     counted = _guesses_of_rounds(ledger, final)
     points = [
-        _point(moment, labels, guess, final, folds, counted)
-        for moment, labels, guess in zip(moments, past, guesses, strict=True)
+        _point(end, labels, guess, final, folds, counted)
+        for end, labels, guess in zip(ends, past, guesses, strict=True)
     ]
     asked = final.labels[folds >= 0]
     return Curve(
@@ -141,14 +141,14 @@ def learning_curve(campaign: HasLedger | Ledger, *, report: Progress = no_progre
     )  # fmt: skip
 
 
-def round_moments(ledger: Ledger) -> list[Moment]:
+def round_ends(ledger: Ledger) -> list[RoundEnd]:
     """The state before the first round, and at the end of each: when the next was chosen, or now."""
     rounds = list_rounds(ledger)
     starts = [_known_at_opening(ledger, one) for one in rounds]
     ends = [*starts[1:], last_event(ledger)] if rounds else []
-    before = [Moment(0, starts[0] if rounds else last_event(ledger), rounds[0].opened_at if rounds else now())]
+    before = [RoundEnd(0, starts[0] if rounds else last_event(ledger), rounds[0].opened_at if rounds else now())]
     return before + [
-        Moment(one.id, end, now() if one.closed_at is None else one.closed_at)
+        RoundEnd(one.id, end, now() if one.closed_at is None else one.closed_at)
         for one, end in zip(rounds, ends, strict=True)
     ]
 
@@ -176,21 +176,21 @@ def _known_at_opening(ledger: Ledger, one: Round) -> int:
     return int(ledger.read("SELECT coalesce(max(id), 0) FROM event WHERE at <= ?", (one.opened_at,))[0][0])
 
 
-def _past(ledger: Ledger, final: Labelled) -> tuple[list[Moment], list[IntArray]]:
+def _past(ledger: Ledger, final: Labelled) -> tuple[list[RoundEnd], list[IntArray]]:
     """Moments with new labels, and the columns of the final images as they were known then, −1 where unknown."""
-    moments: list[Moment] = []
+    ends: list[RoundEnd] = []
     past: list[IntArray] = []
-    for moment in round_moments(ledger):
-        then = labelled_set(ledger, moment.last_event, final.class_ids)
+    for end in round_ends(ledger):
+        then = labelled_set(ledger, end.last_event, final.class_ids)
         known = np.full(len(final), NO_GUESS, dtype=np.int64)
         at = np.searchsorted(final.images, then.images)
         same = (at < len(final)) & (final.images[np.minimum(at, max(len(final) - 1, 0))] == then.images)
         known[at[same]] = then.labels[same]
         if (known >= 0).any() and not (past and np.array_equal(past[-1], known)):
-            moments.append(moment)
+            ends.append(end)
             past.append(known)
     kept = thinned(len(past), MOST_POINTS)
-    return [moments[place] for place in kept], [past[place] for place in kept]
+    return [ends[place] for place in kept], [past[place] for place in kept]
 
 
 def thinned(count: int, most: int) -> list[int]:
@@ -203,12 +203,12 @@ def thinned(count: int, most: int) -> list[int]:
 
 
 def _point(
-    moment: Moment, known: IntArray, guesses: IntArray, final: Labelled, folds: IntArray,
+    end: RoundEnd, known: IntArray, guesses: IntArray, final: Labelled, folds: IntArray,
     counted: dict[int, tuple[int, int]],
 ) -> CurvePoint:  # fmt: skip
-    guessed, right = counted.get(moment.round_id, (0, 0))
+    guessed, right = counted.get(end.round_id, (0, 0))
     seen = len(np.unique(known[known >= 0]))
-    point = CurvePoint(moment.round_id, moment.at, int((known >= 0).sum()), seen, None, None, guessed, right)
+    point = CurvePoint(end.round_id, end.at, int((known >= 0).sum()), seen, None, None, guessed, right)
     asked = folds >= 0
     if not asked.any():
         return point

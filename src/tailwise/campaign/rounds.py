@@ -248,13 +248,15 @@ def _model(row: sqlite3.Row) -> ModelRow:
     )  # fmt: skip
 
 
-# Usable, said of by nobody, nor of an image with the same bytes, and not settled; and not waiting in the open round.
-# With :skipped, also those that were skipped and nothing else.
+# -- the pool that the next round is chosen from -----------------------------------------------------------------------
+
+# Usable; not answered or settled, nor an image with the same bytes; and not waiting in the open round. With :skipped,
+# also those that were skipped and nothing else.
 _CANDIDATES = """
 SELECT i.id FROM image AS i
 WHERE i.trouble IS NULL AND i.duplicate_of IS NULL AND i.sha256 IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM spoken WHERE spoken.image_id = i.id)
-    AND NOT EXISTS (SELECT 1 FROM image AS d JOIN spoken ON spoken.image_id = d.id WHERE d.duplicate_of = i.id)
+    AND NOT EXISTS (SELECT 1 FROM seen WHERE seen.image_id = i.id)
+    AND NOT EXISTS (SELECT 1 FROM image AS d JOIN seen ON seen.image_id = d.id WHERE d.duplicate_of = i.id)
     AND (
         :again
         OR (:skipped AND EXISTS (SELECT 1 FROM answer WHERE answer.image_id = i.id))
@@ -265,8 +267,8 @@ WHERE i.trouble IS NULL AND i.duplicate_of IS NULL AND i.sha256 IS NOT NULL
     )
 ORDER BY i.id
 """
-_SPOKEN = """
-WITH spoken AS MATERIALIZED (
+_SEEN = """
+WITH seen AS MATERIALIZED (
     SELECT image_id FROM answer WHERE NOT :skipped OR kind <> 'skip' UNION SELECT image_id FROM settled
 )
 """
@@ -283,13 +285,13 @@ FROM (
 """
 # The images that are not left to choose from, and why; of the answered, those that all who saw them have skipped.
 POOL_COUNTS = f"""
-{_SPOKEN}
+{_SEEN}
 SELECT count(*) AS images, coalesce(sum(trouble IS NOT NULL), 0) AS quarantined,
     coalesce(sum(trouble IS NULL AND duplicate_of IS NOT NULL), 0) AS duplicates,
-    coalesce(sum(trouble IS NULL AND duplicate_of IS NULL AND id IN (SELECT image_id FROM spoken)), 0) AS answered,
+    coalesce(sum(trouble IS NULL AND duplicate_of IS NULL AND id IN (SELECT image_id FROM seen)), 0) AS answered,
     coalesce(sum(
         trouble IS NULL AND duplicate_of IS NULL
-        AND id IN (SELECT image_id FROM spoken INTERSECT SELECT image_id FROM verdict WHERE outcome = 'skipped')
+        AND id IN (SELECT image_id FROM seen INTERSECT SELECT image_id FROM verdict WHERE outcome = 'skipped')
     ), 0) AS skipped
 FROM image
 """
@@ -323,7 +325,7 @@ def candidate_images(ledger: Ledger, *, with_open_round: bool = False, skipped: 
 
     What was skipped does not come back by itself, round after round; `skipped` asks for it.
     """
-    rows = ledger.read(f"{_SPOKEN} {_CANDIDATES}", {"again": with_open_round, "skipped": skipped})
+    rows = ledger.read(f"{_SEEN} {_CANDIDATES}", {"again": with_open_round, "skipped": skipped})
     return np.array([row[0] for row in rows], dtype=np.int64)
 
 

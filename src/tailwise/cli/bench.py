@@ -224,7 +224,7 @@ def run_demo(folder: Path, seeds: str | None, *, quiet: bool) -> None:
 # Progress and tables.
 
 
-class Bars(Watcher):
+class ProgressBars(Watcher):
     """One bar for the experiment, one line for each trial at work."""
 
     def __init__(self, bars: Progress, whole: TaskID) -> None:
@@ -256,7 +256,7 @@ class Bars(Watcher):
 
 
 @dataclass(eq=False)
-class Lines(Watcher):
+class ProgressLines(Watcher):
     """A line now and then, for logs."""
 
     left: int  # trials to be done
@@ -292,7 +292,7 @@ def show_progress(experiment: Experiment, store: Store, content: str, *, quiet: 
     if quiet or not left:
         yield Watcher()
     elif not sys.stderr.isatty():
-        yield Lines(left)
+        yield ProgressLines(left)
     else:
         columns = (
             BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
@@ -300,7 +300,7 @@ def show_progress(experiment: Experiment, store: Store, content: str, *, quiet: 
         )  # fmt: skip
         with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
             whole = bars.add_task(f"[bold]{experiment.name}[/]: trials", total=left)
-            yield Bars(bars, whole)
+            yield ProgressBars(bars, whole)
 
 
 def show_presets(found: Sequence[Experiment]) -> None:

@@ -179,7 +179,7 @@ def _leased_image(one: Leased, seal: str, preview: Preview) -> schemas.LeasedIma
     )  # fmt: skip
 
 
-def _past(ledger: Ledger, one: answers.Given) -> schemas.PastAnswer:
+def _past(ledger: Ledger, one: answers.StandingAnswer) -> schemas.PastAnswer:
     image = find_image(ledger, one.image)
     return schemas.PastAnswer(
         event=one.event_id, key=one.key, image=image.key, seal=image.seal, kind=one.kind, class_id=one.class_id,

@@ -18,7 +18,7 @@ from tailwise.campaign.learning_curve import (
     difference,
     held_out,
     learning_curve,
-    round_moments,
+    round_ends,
     share_with_error,
     thinned,
 )
@@ -46,7 +46,7 @@ def test_every_point_is_what_a_literal_cross_validation_gives(make_studio: MakeS
     folds = stratified_folds(final.labels, FOLDS, np.random.default_rng(0))
     assert [point.labels for point in curve.points] == [4, 14, 24, 34]
     assert [point.round_id for point in curve.points] == [0, 1, 2, 3]
-    for point, moment in zip(curve.points, round_moments(studio.ledger), strict=True):
+    for point, moment in zip(curve.points, round_ends(studio.ledger), strict=True):
         then = set(labels_at(studio.ledger, moment.last_event)[0].tolist())
         right: dict[int, list[bool]] = {cls: [] for cls in range(4)}
         for fold in range(FOLDS):
@@ -173,7 +173,7 @@ def test_rounds_opened_by_hand_are_dated_by_the_clock(make_studio: MakeStudio) -
     studio.say([1, 2])
     open_round(studio.ledger, [Pick(3)], budget=1, strategy="random")
     studio.say([3])
-    assert [moment.last_event for moment in round_moments(studio.ledger)] == [2, last_event(studio.ledger)]
+    assert [moment.last_event for moment in round_ends(studio.ledger)] == [2, last_event(studio.ledger)]
 
 
 def test_where_nothing_is_known_there_is_no_guess() -> None:
