@@ -1,7 +1,7 @@
 """Everything that a running server works with: the ledger with one writer and a few readers, images, jobs, files.
 
 All writes go through one thread. Those that wait when a transaction begins share it and its one sync of the disk (group
-commit); a write that fails is rolled back writing.
+commit); a write that fails is rolled back alone.
 """
 
 from __future__ import annotations
