@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -33,10 +34,33 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def generated_pages() -> Iterator[tuple[str, str]]:
     """Paths and Markdown of the pages that have no file in docs/."""
     yield "gallery.md", gallery.page()
+    yield "examples.md", examples_page()
     for page, name in COPIED.items():
         yield page, (DOCS.parent / name).read_text(encoding="utf-8").replace("](docs/", "](")
     for tables in sorted(DOCS.glob("results/*/tables")):
         yield f"results/{tables.parent.name}/index.md", study_page(tables.parent)
+
+
+def examples_page() -> str:
+    """Every script of examples/ with what it says of itself, and every notebook as its cells."""
+    parts = [
+        "# Examples\n\nComplete programs that run unchanged; the tests run them. They are in the folder `examples/`.\n"
+    ]
+    for path in sorted((DOCS.parent / "examples").glob("*.py")):
+        about, _, code = path.read_text(encoding="utf-8").removeprefix('"""').partition('"""\n')
+        parts.append(f"## {path.name}\n\n{about}\n\n```python\n{code.strip()}\n```\n")
+    for path in sorted((DOCS.parent / "examples").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        parts.append(f"## {path.name}\n\n" + "\n\n".join(cell_text(cell) for cell in cells if cell["source"]) + "\n")
+    return "\n".join(parts)
+
+
+def cell_text(cell: dict[str, Any]) -> str:
+    """A cell of a notebook as Markdown, its headings below those of the page."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "code":
+        return f"```python\n{source}\n```"
+    return re.sub(r"^(#+) ", r"##\1 ", source, flags=re.MULTILINE)
 
 
 def study_page(study: Path) -> str:
