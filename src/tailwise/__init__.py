@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ._version import __version__
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from . import errors, score, strategies

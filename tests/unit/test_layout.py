@@ -25,7 +25,7 @@ ORDER = (
     "__main__", "cli", "tailwise", "web", "inference", "ray", "report", "experiments", "campaign", "cycle",
     "adapters", "strategies",
     "formats", "learners", "pools", "solver", "matrix", "calibration", "softmax", "targets", "score",
-    "processes", "files", "inputs", "selection", "types", "errors", "_version",
+    "processes", "files", "inputs", "selection", "types", "errors",
 )  # fmt: skip
 RANK = {package: rank for rank, package in enumerate(ORDER)}
 EXCEPTIONS = {  # (file, package): imported when called, never at import
@@ -115,7 +115,7 @@ def package_of_import(name: str) -> str | None:
         return None
     first = rest.split(".")[0]
     if first == "__version__":
-        return "_version"
+        return None  # known before anything else is imported
     home = tailwise._HOME.get(first)
     return home.split(".")[0] if home else first or "tailwise"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._version import __version__
+from .. import __version__
 from ..errors import BadInput
 from .campaign import campaigns
 from .output import Form, WrongUsage, plain, progress_shown, shell_line

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._version import __version__
+from .. import __version__
 from ..cycle import Asking, Choice, Marks, Seconds, choose, class_shares, fit, mark
 from ..errors import BadFile, BadInput
 from ..files import write_whole

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
-from .._version import __version__
+from .. import __version__
 from ..campaign.learning_curve import Curve
 from ..campaign.ledger import HasLedger, Ledger, ledger_of, now
 from ..campaign.rounds import why_counts_differ

@@ -1,3 +1,0 @@
-"""The version of Tailwise; the build reads it from here."""
-
-__version__ = "0.2.0"
