@@ -58,6 +58,11 @@ class Round:
     model_version: str | None
     why: Mapping[str, Any]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its images are still to be labelled."""
+        return self.closed_at is None
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:

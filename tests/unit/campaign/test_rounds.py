@@ -51,6 +51,7 @@ def test_the_next_round_closes_the_one_before_and_ends_its_leases(ledger: Ledger
     lease(ledger, 1, "ann", 2)
     second = open_round(ledger, [Pick(2), Pick(3)], budget=2, strategy="y", at=20)
     assert (second.id, [one.closed_at for one in list_rounds(ledger)]) == (2, [20, None])
+    assert [one.is_open for one in list_rounds(ledger)] == [False, True]
     assert current_round(ledger) == second
     assert ledger.read("SELECT * FROM lease") == []
     record(ledger, [Answer("late-answer", 1, "ann", "label", 2, round_id=1)])  # an outbox may come late
