@@ -359,7 +359,7 @@ def test_a_hostile_setting_of_a_strategy_is_rejected(name: str, faults: Faults) 
 
 
 def chosen_with(name: str, settings: dict[str, Any]) -> tailwise.Selection:
-    return make(name, balance=0, **settings).select(PREDICTIONS, BUDGET, oracle=oracle)
+    return make(name, **{"balance": 0, **settings}).select(PREDICTIONS, BUDGET, oracle=oracle)
 
 
 def oracle(rows: np.ndarray) -> np.ndarray:
