@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -402,7 +403,7 @@ class Leasing(RuleBasedStateMachine):
 
     @initialize(wanted=st.lists(st.integers(1, 2), min_size=4, max_size=4))
     def begin(self, wanted: list[int]) -> None:
-        self.folder = TemporaryDirectory()
+        self.folder = TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))  # where tmp_path is
         self.ledger = Ledger.create(self.folder.name)
         self.block = self.ledger.writing()  # one transaction: the disk is not what is tested here
         connection = self.block.__enter__()
