@@ -69,9 +69,10 @@ def listed(values: object, name: str, wanted: str) -> list[Any]:
     Traceback (most recent call last):
     tailwise.errors.BadInput: classes is 'owl'; give a list of names
     """
-    if isinstance(values, Iterable) and not isinstance(values, str | bytes | bytearray):
-        with suppress(TypeError):  # an array without dimensions
-            return list(values)
+    with suppress(Exception):  # an array without dimensions, a tensor without data
+        plain = values.tolist() if hasattr(values, "tolist") else values
+        if isinstance(plain, Iterable) and not isinstance(plain, str | bytes | bytearray):
+            return list(plain)
     raise BadInput(f"{name} is {shown(values)}; give {wanted}")
 
 
@@ -155,7 +156,7 @@ def class_labels(
 def _numbered(values: object, name: str, names: tuple[Hashable, ...]) -> object:
     """Class names as class numbers; anything that is not a list of names is left as it is."""
     places = {one: number for number, one in enumerate(names)}
-    given = listed(values.tolist() if hasattr(values, "tolist") else values, name, "a list of classes")
+    given = listed(values, name, "a list of classes")
     if not all(isinstance(one, Hashable) and one in places for one in given):
         unknown = next((one for one in given if isinstance(one, str) and one not in places), None)
         if unknown is not None:
@@ -215,13 +216,19 @@ def _holds_masked(values: object, levels: int = 3) -> bool:
     )
 
 
-def _from_objects(array: NDArray[Any], given: object, name: str) -> Float64Array:
-    """An array of Python objects as float64, where all of them are real numbers."""
+def _from_objects(array: NDArray[Any], given: object, name: str) -> NDArray[Any]:
+    """An array of Python objects as floats, where all of them are real numbers, or lists of them."""
     if array.ndim == 0:
         raise BadInput(f"{name} must be an array of numbers, but is {shown(given)}")
+    if array.size and all(isinstance(one, list | tuple | np.ndarray) for one in array.flat):
+        try:  # a column of lists, as pandas, polars and pyarrow hold a matrix
+            return real_array(np.stack([np.asarray(one) for one in array.flat]), name)
+        except ValueError as error:
+            raise BadInput(f"{name} holds lists of different lengths; each image needs one number per class") from error
     for one in array.flat:
         if not isinstance(one, Real):
-            raise BadInput(f"{name} must be numbers, but holds {shown(one)}")
+            column = "; give one column of the data set, such as dataset['proba']" if isinstance(one, dict) else ""
+            raise BadInput(f"{name} must be numbers, but holds {shown(one)}{column}")
     try:
         return array.astype(np.float64)
     except (OverflowError, TypeError, ValueError) as error:
@@ -243,7 +250,8 @@ def class_names(proba: object) -> tuple[Hashable, ...] | None:
 def checked_names(names: object, proba: object, classes: int) -> tuple[Hashable, ...] | None:
     """The names of the classes: those that are given, or the columns of a table; each once."""
     if names is None:
-        return class_names(proba)
+        columns = class_names(proba)
+        return columns if columns is not None and len(columns) == classes else None  # one column may hold lists
     given = tuple(listed(names, "class_names", "a list of names"))
     if len(given) != classes:
         raise BadInput(f"class_names has {len(given)} entries, but there are {classes} classes")
@@ -256,7 +264,7 @@ def row_ids(ids: object, proba: object, size: int) -> tuple[Hashable, ...] | Non
     if ids is None:
         index = _row_labels(proba)
         return tuple(index) if index is not None and index.is_unique else None
-    given = tuple(listed(ids.tolist() if hasattr(ids, "tolist") else ids, "ids", "a list of ids"))
+    given = tuple(listed(ids, "ids", "a list of ids"))
     if len(given) != size:
         raise BadInput(f"ids has {len(given)} entries, but the pool has {size} images")
     _check_unique(given, "ids")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,14 @@ AnyMatrix: TypeAlias = "FloatArray | Matrix | str | Path"
 """A float matrix wherever it is: an array (memory-mapped or not), or a path or URL to one."""
 Proba: TypeAlias = AnyMatrix
 """Probabilities (N, C) in float16/32/64; a `TopK` too."""
+
+StrategyName: TypeAlias = Literal[
+    "badge", "bald", "base", "boundary", "coreset", "direct", "dropquery", "entropy", "entropy-l1-pseudo-label",
+    "falcun", "galaxy", "kcenter", "least-confidence", "margin", "maxherding", "pcb", "random", "refine", "tcm",
+    "typiclust", "uherding", "vaal",
+]  # fmt: skip
+"""The strategies that come with Tailwise, for editors and type checkers; plugins add others."""
+ScoreName: TypeAlias = Literal["entropy", "margin", "least-confidence"]
 
 Oracle: TypeAlias = Callable[[IntArray], IntArray]
 """Rows of the pool (m,) in, their true classes (m,) out: for strategies that read labels while they pick."""

@@ -288,7 +288,27 @@ CALLS: dict[str, Call] = {
     "select budget": lambda v: tailwise.select(PROBA, v, balance=1.0),
     **{
         f"select {name}": lambda v, name=name: tailwise.select(PROBA, BUDGET, **{"balance": 1.0, name: v})  # type: ignore[misc]
-        for name in ("score", "counts", "target", "balance", "gap", "time_limit", "seed", "engine", "shards", "report")
+        for name in (
+            "score",
+            "counts",
+            "target",
+            "balance",
+            "gap",
+            "time_limit",
+            "seed",
+            "engine",
+            "shards",
+            "report",
+            "strategy",
+            "ids",
+            "class_names",
+            "exclude",
+            "mask",
+            "include",
+            "groups",
+            "cost",
+            "threads",
+        )
     },
     "path proba": lambda v: tailwise.balance_path(v, BUDGET, lams=[1.0]),
     "path budget": lambda v: tailwise.balance_path(PROBA, v, lams=[1.0]),

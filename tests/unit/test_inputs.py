@@ -220,7 +220,7 @@ def test_bfloat16_rows_that_are_not_probabilities_are_rejected() -> None:
 
 
 def test_logits_get_a_hint() -> None:
-    with pytest.raises(BadProbabilities, match="if these are logits, give logits=True"):
+    with pytest.raises(BadProbabilities, match="If these are logits, give logits=True"):
         picks(np.log(pool()))
 
 

@@ -83,7 +83,7 @@ def scan(rows: Rows, score: Score | None = None) -> Column:
     if bad:
         shown = "; ".join(problems)
         more = f" (and {bad - len(problems):,} more)" if bad > len(problems) else ""
-        hint = "; if these are logits, give logits=True, or apply softmax first" if 2 * bad > rows.size else ""
+        hint = "; did you forget softmax? If these are logits, give logits=True" if 2 * bad > rows.size else ""
         raise BadProbabilities(f"{shown}{more}. Each row must hold probabilities, ≥ 0 and summing to 1{hint}")
     return costs
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from ..types import BoolArray, Float64Array, IntArray
 from .constraints import solve_within
 from .program import Effort, Program, Report, Solution, silent
 
-Balance: TypeAlias = "float | str"
+Balance: TypeAlias = float | Literal["auto", "paper", "within 1%", "within 5%", "within 10%"] | str
 """λ ≥ 0, "auto" (our rule), "paper" (the paper's rule), or a wish such as "within 5%"."""
 
 RULES = ("auto", "paper")

@@ -82,12 +82,11 @@ def _flags(values: object, name: str, size: int) -> BoolArray:
 
 def _rows(values: object, name: str, size: int, ids: tuple[Hashable, ...] | None) -> IntArray:
     """Rows from booleans (N,), from ids, or from row numbers where there are no ids; none twice."""
-    given = np.asarray(values) if isinstance(values, np.ndarray) or hasattr(values, "dtype") else None
-    if given is not None and given.dtype == bool:
-        if given.shape != (size,):
-            raise BadInput(f"{name} holds {given.size} booleans, but the pool has {size} images")
-        return np.flatnonzero(given)
-    keys = listed(given.tolist() if given is not None else values, name, "a list of ids or row numbers")
+    keys = listed(values, name, "a list of ids or row numbers")
+    if keys and all(isinstance(key, bool) for key in keys):
+        if len(keys) != size:
+            raise BadInput(f"{name} holds {len(keys)} booleans, but the pool has {size} images")
+        return np.flatnonzero(np.array(keys))
     if ids is not None:
         places = {one: row for row, one in enumerate(ids)}
         unknown = [key for key in keys if not isinstance(key, Hashable) or key not in places]
@@ -95,9 +94,10 @@ def _rows(values: object, name: str, size: int, ids: tuple[Hashable, ...] | None
             raise BadInput(f"{name} names {shown(unknown[0])}, which is not one of the ids")
         rows = np.array([places[key] for key in keys], dtype=np.int64)
     else:
-        rows = np.array([whole_number(key, f"a row of {name}") for key in keys], dtype=np.int64)
-        if rows.max(initial=-1) >= size:
-            raise BadInput(f"{name} names row {rows.max()}, but the pool has {size} images (the first is row 0)")
+        numbers = [whole_number(key, f"a row of {name}") for key in keys]
+        if (largest := max(numbers, default=-1)) >= size:
+            raise BadInput(f"{name} names row {shown(largest)}, but the pool has {size} images (the first is row 0)")
+        rows = np.array(numbers, dtype=np.int64)
     values_once, counts = np.unique(rows, return_counts=True)
     if (counts > 1).any():
         raise BadInput(f"{name} names {_named(int(values_once[counts > 1][0]), ids)} twice")
@@ -110,9 +110,12 @@ def _named(row: int, ids: tuple[Hashable, ...] | None) -> str:
 
 def _group_numbers(groups: object, size: int) -> IntArray:
     """Group names of any kind as numbers from 0; an image without a group (None or NaN) is one of its own."""
-    names = listed(groups.tolist() if hasattr(groups, "tolist") else groups, "groups", "a group for each image")
+    names = listed(groups, "groups", "a group for each image")
     if len(names) != size:
         raise BadInput(f"groups must have {size} entries, one per image, but has {len(names)}")
+    unusable = [one for one in names if not isinstance(one, Hashable)]
+    if unusable:
+        raise BadInput(f"groups holds {shown(unusable[0])}, which cannot name a group; give text or numbers")
     numbers: dict[object, int] = {}
     return np.array(
         [numbers.setdefault(("alone", row) if _missing(one) else one, len(numbers)) for row, one in enumerate(names)],

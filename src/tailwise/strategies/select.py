@@ -46,7 +46,7 @@ from ..solver.path import (
 )
 from ..solver.program import Effort
 from ..targets import PerClass, Target, l1_score
-from ..types import AnyMatrix, Float64Array, Predictions, Proba
+from ..types import AnyMatrix, Float64Array, Predictions, Proba, ScoreName, StrategyName
 from .limits import Limits, Request, choose_within
 from .strategy import (
     DEFAULT,
@@ -72,8 +72,8 @@ def select(
     proba: Proba | Predictions,
     budget: float,
     *,
-    strategy: str | Strategy | None = None,
-    score: str | ArrayLike | None = None,
+    strategy: StrategyName | str | Strategy | None = None,
+    score: ScoreName | str | ArrayLike | None = None,
     embeddings: AnyMatrix | None = None,
     labelled_embeddings: AnyMatrix | None = None,
     counts: PerClass = None,
@@ -364,7 +364,7 @@ def balance_path(
     proba: Proba,
     budget: int,
     *,
-    score: str | ArrayLike = "entropy",
+    score: ScoreName | str | ArrayLike = "entropy",
     counts: PerClass = None,
     target: Target | PerClass = None,
     lams: Sequence[float] | None = None,

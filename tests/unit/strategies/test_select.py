@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tailwise
-from tailwise.errors import BadInput, PoolExhausted, UnknownName
-from tailwise.score import entropy, margin
+from tailwise.errors import BadInput, BadProbabilities, PoolExhausted, UnknownName
+from tailwise.score import SCORES, entropy, margin
+from tailwise.types import ScoreName, StrategyName
 
 
 def pool(seed: int = 0, size: int = 2_000, classes: int = 5) -> np.ndarray:
@@ -232,7 +235,7 @@ def test_logits_are_turned_into_probabilities(tmp_path: Path) -> None:
         batch = tailwise.select(given, 40, counts=COUNTS, logits=True)
         assert batch.indices.tolist() == wanted.indices.tolist()
         np.testing.assert_allclose(batch.expected_counts, wanted.expected_counts, rtol=1e-4)
-    with pytest.raises(BadInput, match="if these are logits, give logits=True"):
+    with pytest.raises(BadInput, match="If these are logits, give logits=True"):
         tailwise.select(logits, 40)
 
 
@@ -267,3 +270,34 @@ def test_places_are_what_is_balanced_at_the_borders() -> None:
     assert equally is not None
     assert equally.tolist() == [8] * 5  # base, where no target is given
     assert tailwise.select(proba, 40, score="entropy").places is None
+
+
+def test_tables_and_columns_of_lists_are_read_like_arrays() -> None:
+    import polars
+    import pyarrow as pa
+
+    proba = np.random.default_rng(0).dirichlet([2.0, 1.0, 0.5], 40)
+    rows, picks = proba.tolist(), tailwise.select(proba, 5).indices.tolist()
+    columns = {name: proba[:, at] for at, name in enumerate("abc")}
+    for given in (
+        pd.Series(list(proba)), pd.DataFrame({"proba": list(proba)}), polars.DataFrame(columns),
+        polars.Series("proba", rows), polars.DataFrame({"proba": rows}), pa.table(columns), pa.array(rows),
+        pa.chunked_array([pa.array(rows[:20]), pa.array(rows[20:])]), pa.table({"proba": pa.array(rows)}),
+    ):  # fmt: skip
+        batch = tailwise.select(given, 5)  # type: ignore[arg-type]
+        assert batch.indices.tolist() == picks
+        assert batch.class_names in (None, ("a", "b", "c"))
+    with pytest.raises(BadInput, match="lists of different lengths"):
+        tailwise.select(pd.Series([[0.5, 0.5], [1.0]]), 1)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="give one column of the data set"):
+        tailwise.select([{"proba": [0.5, 0.5]}], 1)  # type: ignore[arg-type]
+
+
+def test_logits_are_recognised() -> None:
+    with pytest.raises(BadProbabilities, match=r"did you forget softmax\? If these are logits, give logits=True"):
+        tailwise.select(np.random.default_rng(0).normal(size=(20, 3)), 5)
+
+
+def test_the_names_for_type_checkers_are_those_of_the_registries() -> None:
+    assert set(get_args(StrategyName)) == set(tailwise.strategies.STRATEGIES)
+    assert set(get_args(ScoreName)) == set(SCORES)
