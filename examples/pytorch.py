@@ -23,12 +23,6 @@ for _ in range(60):
 
 # Tailwise
 predictions = predict(model, DataLoader(pool, 256), layer="last", labelled=DataLoader(labelled, 256))
-batch = tailwise.select(
-    predictions.proba,
-    50,
-    embeddings=predictions.embeddings,
-    labelled_embeddings=predictions.labelled_embeddings,
-    counts=labels[:100].bincount(minlength=10).numpy(),
-)
+batch = tailwise.select(predictions, 50, counts=labels[:100].bincount(minlength=10).numpy())
 print(batch)
 print("label these items of the pool next:", batch.indices[:10])

@@ -18,12 +18,6 @@ estimator = make_pipeline(PCA(20), LogisticRegression(max_iter=1000)).fit(*known
 
 # Tailwise
 predictions = predict(estimator, images[pool], classes=10, embeddings=True, labelled=known)
-batch = tailwise.select(
-    predictions.proba,
-    30,
-    embeddings=predictions.embeddings,
-    labelled_embeddings=predictions.labelled_embeddings,
-    counts=np.bincount(truth[labelled], minlength=10),
-)
+batch = tailwise.select(predictions, 30, counts=np.bincount(truth[labelled], minlength=10))
 print(batch)
 print("label these rows next:", pool[batch.indices])

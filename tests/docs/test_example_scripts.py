@@ -34,4 +34,4 @@ def test_what_tailwise_adds_is_at_most_ten_lines(script: Path) -> None:
 
 
 def test_there_is_a_script_for_every_adapter() -> None:
-    assert {"pytorch", "scikit_learn", "scikit_activeml"} <= {script.stem for script in SCRIPTS}
+    assert {"pytorch", "scikit_learn", "scikit_activeml", "hugging_face"} <= {script.stem for script in SCRIPTS}

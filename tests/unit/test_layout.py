@@ -45,11 +45,11 @@ LIBRARY_PACKAGE = {
     "starlette": "web",
     "skactiveml": "adapters",
     "torch": "learners",
-    "transformers": "adapters",
+    "transformers": "learners",
     "typer": "cli",
     "uvicorn": "web",
 }
-ALSO = {("torch", "adapters"), ("rich", "adapters")}  # an adapter runs a user's own model, and shows its progress
+ALSO = {(library, "adapters") for library in ("rich", "torch", "transformers")}  # run a user's model, show progress
 LEFT_OUT_OF_IMPORT = {"highspy", "matplotlib", "numba", "pandas", "ray", "scipy", "sklearn", "torch"}
 IMPORT_SECONDS = 0.3
 LONGEST_FILE = 450

@@ -107,10 +107,10 @@ def find_extractor(backbone: str) -> Extractor:
         from ..learners.features import NAME, SIDE, simple_features
 
         return Extractor(SIMPLE, NAME, SIDE, simple_features, BETTER if backbone == AUTO else "")
-    if name != LITE0 and name.count(":") != 1:
-        raise BadInput(
-            f"no backbone is called {name!r}; use {AUTO!r}, {SIMPLE!r}, {LITE0!r} or 'package.module:factory'"
-        )
+    from ..learners.backbone import OTHER_NAMES, is_hugging_face
+
+    if name != LITE0 and name.count(":") != 1 and not is_hugging_face(name):
+        raise BadInput(f"no backbone is called {name!r}; use {AUTO!r}, {SIMPLE!r}, {LITE0!r}, {OTHER_NAMES}")
     return _net_extractor(name)
 
 
@@ -129,7 +129,8 @@ def _net_extractor(name: str) -> Extractor:
         with turn:  # the net uses all cores; the other thread decodes meanwhile
             return net.features(images, BATCH)
 
-    return Extractor(name, f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}-{key[:12]}", backbone.size, features)
+    short = re.sub(r"[^a-z0-9.]+", "-", Path(name).name.lower())  # the last part of a hub's name, or of a path
+    return Extractor(name, f"{short}-{key[:12]}", backbone.size, features)
 
 
 def embed(

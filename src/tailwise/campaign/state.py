@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from ..errors import BadFile, BadInput
@@ -102,6 +103,10 @@ def changed_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings
     check_settings("a campaign", changes, [field.name for field in fields(Settings)])
     changed = replace(settings, **changes)
     _check(changed)
+    if (
+        "backbone" in changes and Path(changed.backbone).expanduser().is_dir()
+    ):  # found from everywhere, not from here alone
+        changed = replace(changed, backbone=str(Path(changed.backbone).expanduser().resolve()))
     if {"strategy", "balance"} & set(changes):
         check_strategy(changed.strategy, changed.balance)
     if "learner" in changes:

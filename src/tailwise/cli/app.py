@@ -202,7 +202,7 @@ def predict(
     embeddings: Annotated[bool, typer.Option("--embeddings", help="Write what goes into the last layer, too.")] = False,
     backbone: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What made a head's features: simple, efficientnet-lite0, module:factory."),
+        typer.Option(metavar="NAME", help="What made a head's features: simple, module:factory, owner/name, …"),
     ] = None,
     size: Annotated[int | None, typer.Option(min=1, help="Pixels of a side that a net was trained on.")] = None,
     column: Annotated[str | None, typer.Option(metavar="NAME", help="The column of images in Parquet.")] = None,

@@ -34,7 +34,7 @@ def init(
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="How images become features: auto, simple or efficientnet-lite0."),
+        typer.Option(metavar="NAME", help="How images become features: auto, simple, efficientnet-lite0, owner/name."),
     ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,

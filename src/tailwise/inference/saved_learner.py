@@ -23,7 +23,7 @@ from ..campaign.features import LITE0, SIMPLE, chosen_backbone
 from ..campaign.ledger import Ledger
 from ..errors import BadFile, BadInput
 from ..learners import LEARNERS, make_learner
-from ..learners.backbone import Backbone, FrozenModel
+from ..learners.backbone import OTHER_NAMES, Backbone, FrozenModel
 from ..learners.learner import SETTINGS_FILE, Model, need_torch
 from ..learners.linear import Head
 from ..pools.pool import InputArray
@@ -158,7 +158,7 @@ def _inputs_of(head: Head, folder: Path, backbone: str | None) -> tuple[Backbone
         return SIMPLE, SIDE
     raise BadInput(
         f"the learner in {folder} was fitted on {width} features per image; say what made them with "
-        f"--backbone {LITE0} or --backbone package.module:factory"
+        f"--backbone: {LITE0}, {OTHER_NAMES}"
     )
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CHUNK = 256  # images that are read together
 SHARD = 4096  # features that are written together: what a crash may cost
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+LITE0 = "efficientnet-lite0"
+OTHER_NAMES = "'package.module:factory', or a Hugging Face model: 'owner/name' of the hub, or its folder"
 LITE_MEAN, LITE_STD = (127 / 255,) * 3, (128 / 255,) * 3
 
 
@@ -38,35 +40,73 @@ class Backbone:
     Attributes
     ----------
     name: "efficientnet-lite0", or "package.module:factory" of a function that makes a torch module, whose output is
-        (B, d) or (B, d, h, w). The package is imported, and so runs: name only what you trust.
+        (B, d) or (B, d, h, w). The package is imported, and so runs: name only what you trust. Or a vision model of
+        the Hugging Face hub, such as "facebook/dinov2-small", or the folder that it was saved in.
     weights: a .safetensors or .pth file for the module; "" keeps those it is made with.
-    size: images are resized to size × size; 0 leaves them as they are.
+    size: images are resized to size × size; 0 leaves them as they are. A Hugging Face model has its own.
     mean, std: of the channels, on a scale of 0 to 1; () takes those that the net was trained with.
     """
 
-    name: str = "efficientnet-lite0"
+    name: str = LITE0
     weights: str = ""
     size: int = 224
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        lite = self.name == "efficientnet-lite0"
+        if is_hugging_face(self.name):
+            self._take_from_processor()
+        elif self.name != LITE0 and self.name.count(":") != 1:
+            raise BadInput(f"no backbone is called {self.name!r}; use {LITE0!r} or {OTHER_NAMES}")
+        lite = self.name == LITE0
         object.__setattr__(self, "mean", tuple(self.mean) or (LITE_MEAN if lite else IMAGENET_MEAN))
         object.__setattr__(self, "std", tuple(self.std) or (LITE_STD if lite else IMAGENET_STD))
         if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0 or self.size < 0:
             raise BadInput(f"a backbone needs three means, three positive deviations and a size ≥ 0, but has {self}")
-        if not lite and self.name.count(":") != 1:
-            raise BadInput(f"no backbone is called {self.name!r}; use 'efficientnet-lite0' or 'package.module:factory'")
+
+    def _take_from_processor(self) -> None:
+        """Size, means and deviations of a Hugging Face model, which its image processor says."""
+        if self.weights:
+            raise BadInput(f"backbone {self.name!r} has weights of its own; leave weights out")
+        need_torch(f"backbone {self.name!r}")
+        from .torch_models import hugging_face_folder, image_settings
+
+        size, mean, std = image_settings(hugging_face_folder(self.name))
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "mean", tuple(self.mean) or mean)
+        object.__setattr__(self, "std", tuple(self.std) or std)
 
     def key(self) -> str:
-        """Names what the features depend on; the weights by their content."""
+        """Names what the features depend on; weights, and a Hugging Face model as a whole, by their content."""
+        facts: dict[str, Any] = asdict(self)
         try:
-            weights = hashlib.sha256(read_regular(self.weights)).hexdigest() if self.weights else ""
+            if is_hugging_face(self.name):
+                from .torch_models import hugging_face_folder
+
+                facts["name"] = folder_digest(hugging_face_folder(self.name))
+            if self.weights:
+                facts["weights"] = hashlib.sha256(read_regular(self.weights)).hexdigest()
         except OSError as error:
-            raise BadFile(f"cannot read the weights {self.weights}: {error.strerror or error}") from error
-        described = json.dumps(asdict(self) | {"weights": weights}, sort_keys=True)
-        return hashlib.sha256(described.encode()).hexdigest()[:24]
+            raise BadFile(f"cannot read the weights {self.weights or self.name}: {error.strerror or error}") from error
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def is_hugging_face(name: str) -> bool:
+    """Whether a backbone is a model of the hub ("owner/name") or a folder.
+
+    >>> is_hugging_face("facebook/dinov2-small"), is_hugging_face("torchvision.models:resnet18")
+    (True, False)
+    """
+    return name not in ("", LITE0) and (("/" in name and ":" not in name) or Path(name).expanduser().is_dir())
+
+
+def folder_digest(folder: Path) -> str:
+    """Names a folder of a model by the content of its settings and weights."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors")):
+        with path.open("rb") as file:
+            digest.update(path.name.encode() + b"\0" + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def extract_features(
@@ -182,7 +222,7 @@ class FrozenLearner:
     cache: a folder for features; "" computes them anew each time.
     """
 
-    backbone: str = "efficientnet-lite0"
+    backbone: str = LITE0
     weights: str = ""
     size: int = 224
     mean: tuple[float, ...] = ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from torch.nn import functional
 from ..errors import BadFile, BadInput, MissingExtra
 from ..pools.pool import InputArray, Inputs
 from ..types import IntArray, Progress
+from .backbone import LITE0, Backbone, is_hugging_face
 from .learner import StoredModel, check_images, chunks, damaged, load_model, read_images, save_model
 from .nets import (
     DROPOUT,
@@ -37,7 +39,6 @@ from .nets import (
 from .training import Channels, Recipe, TrainingSet, measure_channels, normalise, train
 
 if TYPE_CHECKING:
-    from .backbone import Backbone
     from .resnet import NetLearner
 
 BATCH = 256
@@ -178,7 +179,7 @@ class FeatureNet:
 def feature_net(backbone: Backbone, _key: str) -> FeatureNet:
     """The net of a backbone, with its weights, frozen; by its key it is seen when a file of weights has changed."""
     with global_seed(0, 0, device=torch.device("cpu")):  # a module made without weights is the same in every run
-        module = _lite0() if backbone.name == "efficientnet-lite0" else _imported(backbone.name)
+        module = _made(backbone.name)
     if backbone.weights:
         _fill(module, Path(backbone.weights))
     module.eval().requires_grad_(False)
@@ -186,6 +187,12 @@ def feature_net(backbone: Backbone, _key: str) -> FeatureNet:
     placed(module, device)
     grey = Channels(tuple(255 * mean for mean in backbone.mean), tuple(255 * std for std in backbone.std))
     return FeatureNet(backbone.name, module, grey, backbone.size, device)
+
+
+def _made(name: str) -> nn.Module:
+    if is_hugging_face(name):
+        return _HuggingFace(hugging_face_folder(name))
+    return _lite0() if name == LITE0 else _imported(name)
 
 
 class _Lite0(nn.Module):
@@ -231,3 +238,89 @@ def _fill(module: nn.Module, path: Path) -> None:
         module.load_state_dict(read_weights(path))
     except RuntimeError as error:
         raise BadFile(f"the weights {path} do not fit the backbone: {error}") from error
+
+
+WEIGHTS = ("*.json", "*.safetensors")  # what is fetched of a model: never a pickle, never code
+
+
+def hugging_face_folder(name: str) -> Path:
+    """The folder of a model: a folder itself, or where the hub's copy is on this machine, fetched if need be."""
+    folder = Path(name).expanduser()
+    return folder if folder.is_dir() else _fetched(name)
+
+
+@lru_cache(maxsize=8)
+def _fetched(name: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise MissingExtra.named(f"backbone {name!r}", "transformers", "huggingface") from error
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(WEIGHTS)))
+    except Exception as error:  # no such name, no network, no permission: each has an error of its own
+        reason = str(error).strip().partition("\n")[0]
+        raise BadFile(
+            f"there is no folder {name!r}, and no model of this name could be had from the Hugging Face hub: {reason}"
+        ) from error
+
+
+def image_settings(folder: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+    """The size of images that a Hugging Face model takes, and the means and deviations of their channels, 0 to 1."""
+    with quiet_transformers(folder) as transformers:
+        processor: Any = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil", local_files_only=True)
+    cropped = getattr(processor, "do_center_crop", False) and processor.crop_size
+    size = dict(cropped or processor.size)
+    side = size.get("height") or size.get("shortest_edge") or size.get("longest_edge")
+    if not side or size.get("width") not in (None, size.get("height")):
+        raise BadInput(f"the image processor in {folder} makes images of {size}; a backbone takes square ones")
+    if not processor.do_normalize:
+        return int(side), (0.0,) * 3, (1.0,) * 3
+    return int(side), tuple(processor.image_mean), tuple(processor.image_std)
+
+
+class _HuggingFace(nn.Module):
+    """A vision model, or the image half of CLIP and SigLIP: (B, 3, h, w) → (B, d), as it pools them itself."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        with quiet_transformers(folder) as transformers:
+            self.net, loaded = transformers.AutoModel.from_pretrained(
+                folder, output_loading_info=True, use_safetensors=True, local_files_only=True, dtype=torch.float32
+            )
+        missing = sorted(loaded["missing_keys"])
+        self.pooler = not any("pooler" in key for key in missing)  # one without weights would give random numbers
+        if any("pooler" not in key for key in missing):
+            raise BadFile(f"the model in {folder} lacks weights, such as {missing[0]}; save it whole")
+
+    def forward(self, images: Tensor) -> Tensor:
+        net: Any = self.net
+        out = net.get_image_features(images) if hasattr(net, "get_image_features") else net(images)
+        if isinstance(out, Tensor):
+            return out
+        pooled: Tensor | None = getattr(out, "pooler_output", None)
+        if pooled is not None and self.pooler:
+            return pooled.flatten(1)
+        hidden: Tensor = out.last_hidden_state
+        return hidden[:, 0] if hidden.ndim == 3 else hidden  # the class token of (B, t, d), or maps (B, d, h, w)
+
+
+@contextmanager
+def quiet_transformers(folder: Path) -> Iterator[Any]:
+    """The library, which writes no bars and reports while it loads; its errors as ours."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingExtra.named(f"the model in {folder}", "transformers", "huggingface") from error
+    logging: Any = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield transformers
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise BadFile(f"cannot load a Hugging Face vision model from {folder}: {reason}") from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
