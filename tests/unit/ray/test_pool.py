@@ -172,7 +172,7 @@ def test_a_column_that_nobody_needs_is_not_made_again(backend: RayBackend) -> No
     for _ in range(3):
         rows.hold(np.zeros(rows.size)).extent()
     kept.extent()
-    assert list(backend.recipes) == [kept.key]
+    assert list(backend.recipes) == [(kept.key,)]
 
 
 def test_a_column_made_from_one_that_is_gone_is_made_again_all_the_same(backend: RayBackend, pool: np.ndarray) -> None:
@@ -186,7 +186,7 @@ def test_a_column_made_from_one_that_is_gone_is_made_again_all_the_same(backend:
     Assassin(backend, before=set()).kill(1)
     assert np.array_equal(found.values(), before)
     with pytest.raises(KeyError):
-        backend.call("extent", [(next(iter(backend.recipes)) + 1,)] * 2)  # what was priced first is not held any longer
+        backend.call("extent", [(next(iter(backend.recipes))[0] + 1,)] * 2)  # what was priced first is gone
     np.testing.assert_allclose(before[before <= -0.3], (-pool.astype(float) @ (1.2 * y))[before <= -0.3], atol=1e-12)
 
 
@@ -236,6 +236,6 @@ def test_an_address_alone_is_one_of_ray(cluster: Cluster, pool: np.ndarray, here
 
 def test_a_sparse_softmax_in_memory_is_cut_like_any_other(cluster: Cluster, pool: np.ndarray) -> None:
     backend = RayBackend(TopK.of(pool, 3), cluster, 4)
-    sizes = [len(backend.ray.get(source).values) for source in backend._sources]
+    sizes = [backend.ray.get(source).values.shape[0] for source in backend._sources]
     backend.close()
     assert sizes == np.diff(backend.bounds).tolist()

@@ -125,7 +125,7 @@ def test_a_campaign_gives_its_newest_model_with_names_and_calibration(campaign: 
     images = pixels(64, 6)
     with tailwise.Campaign.open(campaign, read_only=True) as opened:
         trained = models.load(opened.ledger)
-        expected = trained.proba(simple_features(images))
+        expected = trained.calibration.apply(trained.model.predict_proba(simple_features(images)))
     assert trained.calibration.kind == "temperature"
     assert trained.calibration.trained is not None
     np.testing.assert_allclose(answers(saved, images), expected, atol=1e-6)
