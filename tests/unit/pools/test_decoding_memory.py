@@ -86,7 +86,7 @@ def with_sof(content: bytes, width: int, height: int, sampling: int = 0x22, mark
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: encoded(Image.new("RGB", (6000, 6000)), "WEBP", lossless=True),  # a few hundred bytes; 16 per pixel to decode
+        lambda: encoded(Image.new("RGB", (6000, 6000)), "WEBP", lossless=True),  # few bytes; 16 per pixel to decode
         lambda: with_sof(
             encoded(Image.new("RGB", (64, 64)), "JPEG", progressive=True, subsampling=0),
             10_000, 10_000, sampling=0x11, marker=b"\xff\xc2",
