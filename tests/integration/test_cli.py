@@ -120,6 +120,37 @@ def test_select_picks_what_the_library_picks(proba: np.ndarray, capsys: pytest.C
         assert answer[name] == batch.to_dict()[name]
 
 
+def test_the_limits_of_a_batch_are_those_of_the_library(proba: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
+    ids, groups = [f"img {row}.jpg" for row in range(len(proba))], [f"video {row // 5}" for row in range(len(proba))]
+    Path("ids.txt").write_text("\n".join(ids) + "\n", encoding="utf-8")
+    Path("out.txt").write_text("\n".join(ids[:20]), encoding="utf-8")
+    Path("groups.txt").write_text("\n".join(groups), encoding="utf-8")
+    named = ("--ids", "ids.txt", "--class-names", "a,b,c,d,e", "--exclude", "out.txt", "--include", "img 30.jpg")
+    assert select(*named, "--groups", "groups.txt", "--per-group", "2", "--threads", "1", "--json") == 0
+    batch = tailwise.select(
+        proba, 12, ids=ids, class_names=list("abcde"), exclude=ids[:20], include=[ids[30]], groups=groups, per_group=2
+    )
+    answer = json_of(capsys)
+    assert answer["indices"] == batch.indices.tolist()
+    assert answer["names"] == answer["ids"] == list(batch)
+    np.save("cost.npy", np.linspace(1, 3, len(proba)))
+    assert select("--cost", "cost.npy", "--exclude", "0,1", "--quiet") == 0
+    picks = [int(line) for line in capsys.readouterr().out.split()]
+    assert picks == tailwise.select(proba, 12.0, cost=np.linspace(1, 3, len(proba)), exclude=[0, 1]).indices.tolist()
+
+
+def test_limits_that_cannot_be_read_are_rejected(capsys: pytest.CaptureFixture[str], proba: np.ndarray) -> None:
+    for options, message in (
+        (("--exclude", "owl.jpg,kite.jpg"), "without --ids give row numbers"),
+        (("--exclude", "no.txt"), "no.txt"),
+        (("--groups", "no.npy"), "no.npy"),
+        (("--cost", "a,b"), "--cost must hold numbers"),
+        (("--ids", "a,b"), f"ids has 2 entries, but the pool has {len(proba)} images"),
+    ):
+        assert select(*options) != 0
+        assert message in capsys.readouterr().err
+
+
 def test_embeddings_logits_and_a_strategy_are_those_of_the_library(
     proba: np.ndarray, capsys: pytest.CaptureFixture[str]
 ) -> None:

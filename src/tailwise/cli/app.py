@@ -11,7 +11,36 @@ import typer
 from .. import __version__
 from ..errors import BadInput
 from .campaign import campaigns
-from .output import Form, WrongUsage, plain, progress_shown, shell_line
+from .output import (
+    SCORE,
+    AtLeast,
+    AtMost,
+    Budget,
+    BudgetOrCost,
+    ClassNames,
+    Cost,
+    Counts,
+    Engine,
+    Exclude,
+    Form,
+    Groups,
+    Ids,
+    Include,
+    Json,
+    PerGroup,
+    Proba,
+    Quiet,
+    Score,
+    Seed,
+    Shards,
+    Shares,
+    Threads,
+    Wanted,
+    WrongUsage,
+    plain,
+    progress_shown,
+    shell_line,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,34 +74,6 @@ Exit codes:
 app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 SELECT, EXPERIMENTS = "Select", "Experiments"
 
-Proba = Annotated[
-    str,
-    typer.Argument(
-        help="Softmax of the pool, one row per image: .npy, .parquet, a folder of such or of a TopK, s3://…."
-    ),
-]
-Budget = Annotated[int, typer.Option("--budget", "-b", min=1, help="How many images to pick.")]
-Counts = Annotated[
-    str | None, typer.Option(help="Labels per class so far: .csv, .npy, .json, or a list such as 5,3,0.")
-]
-SCORE = "entropy, margin, least-confidence, or a .npy with one number per image, larger = better."
-Score = Annotated[str, typer.Option(help=SCORE)]
-Wanted = Annotated[
-    str | None,
-    typer.Option("--target", help="Wanted counts of this batch: a file, a list, or 'paper' (Eq. 4)."),
-]
-Shares = Annotated[str | None, typer.Option(help="Wanted shares of the labelled set: a file or a list.")]
-AtLeast = Annotated[str | None, typer.Option(help="Fewest per class in this batch: 5, or a list, or 7=41,8=3.")]
-AtMost = Annotated[str | None, typer.Option(help="Most per class in this batch: 30, or a list, or 0=10.")]
-Seed = Annotated[int, typer.Option(min=0, help="Equal seeds, equal picks.")]
-Engine = Annotated[
-    str,
-    typer.Option(help="Where to solve: local; ray (starts a cluster here); ray=HOST:PORT, ray=ray://…, ray=auto join."),
-]
-Shards = Annotated[int | None, typer.Option(min=1, help="Parts of the rows on a cluster; default: one per node.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
-
 
 @app.callback(invoke_without_command=True)
 def tailwise(
@@ -87,7 +88,7 @@ def tailwise(
 @app.command(rich_help_panel=SELECT)
 def select(
     proba: Proba,
-    budget: Budget,
+    budget: BudgetOrCost,
     counts: Counts = None,
     embeddings: Annotated[
         str | None, typer.Option(help="Features of the pool, one row per image: .npy, .parquet, a folder of such.")
@@ -104,10 +105,18 @@ def select(
     shares: Shares = None,
     at_least: AtLeast = None,
     at_most: AtMost = None,
+    ids: Ids = None,
+    class_names: ClassNames = None,
+    exclude: Exclude = None,
+    include: Include = None,
+    groups: Groups = None,
+    per_group: PerGroup = 1,
+    cost: Cost = None,
     gap: Annotated[float, typer.Option(min=0, help="Relative gap to stop at.")] = 1e-4,
     time_limit: Annotated[float | None, typer.Option(min=0, help="Seconds; then the best batch so far.")] = None,
     logits: Annotated[bool, typer.Option("--logits", help="The file holds logits, not probabilities.")] = False,
     seed: Seed = 0,
+    threads: Threads = None,
     engine: Engine = "local",
     shards: Shards = None,
     out: Annotated[Path | None, typer.Option(help="Write the picks to .csv, .parquet or .npy.")] = None,
@@ -121,13 +130,15 @@ def select(
       tailwise select proba.npy --budget 500 --counts counts.csv --out picks.csv
       tailwise select proba.npy -b 500 --embeddings pool.npy --labelled-embeddings labelled.npy
       tailwise select proba.npy -b 500 --score entropy --balance 'within 5%' --at-least 7=20
+      tailwise select proba.npy -b 500 --ids names.txt --exclude labelled.txt --groups bursts.txt --per-group 2
       tailwise select s3://bucket/shards --budget 100000 --engine ray
     """
     from . import select as commands
 
     request = commands.Request(
         proba, budget, counts, score, target, shares, at_least, at_most, seed, engine, shards,
-        strategy, embeddings, labelled_embeddings, logits,
+        strategy, embeddings, labelled_embeddings, logits, ids, class_names, exclude, include, groups, per_group, cost,
+        threads,
     )  # fmt: skip
     solving = {"balance": balance, "gap": gap, "time_limit": time_limit}
     commands.select(request, solving, out, Form.of(as_json=as_json, quiet=quiet))

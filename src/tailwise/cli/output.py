@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ..errors import BadInput, LedgerBusy, MissingExtra, NewerLedger, PoolExhausted, TargetUnreachable, UnknownName
 
@@ -42,6 +44,50 @@ DELAY = 1.0  # seconds before progress is shown
 INTERVAL = 5.0  # seconds between plain lines of progress
 BAR = 24  # cells
 EIGHTHS = " ▏▎▍▌▋▊▉"
+
+# Options that several commands have.
+
+Proba = Annotated[
+    str,
+    typer.Argument(
+        help="Softmax of the pool, one row per image: .npy, .parquet, a folder of such or of a TopK, s3://…."
+    ),
+]
+Budget = Annotated[int, typer.Option("--budget", "-b", min=1, help="How many images to pick.")]
+BudgetOrCost = Annotated[
+    float, typer.Option("--budget", "-b", min=0, help="How many images to pick; with --cost, what they may cost.")
+]
+Counts = Annotated[
+    str | None, typer.Option(help="Labels per class so far: .csv, .npy, .json, or a list such as 5,3,0.")
+]
+SCORE = "entropy, margin, least-confidence, or a .npy with one number per image, larger = better."
+Score = Annotated[str, typer.Option(help=SCORE)]
+Wanted = Annotated[
+    str | None,
+    typer.Option("--target", help="Wanted counts of this batch: a file, a list, or 'paper' (Eq. 4)."),
+]
+Shares = Annotated[str | None, typer.Option(help="Wanted shares of the labelled set: a file or a list.")]
+AtLeast = Annotated[str | None, typer.Option(help="Fewest per class in this batch: 5, or a list, or 7=41,8=3.")]
+AtMost = Annotated[str | None, typer.Option(help="Most per class in this batch: 30, or a list, or 0=10.")]
+Seed = Annotated[int, typer.Option(min=0, help="Equal seeds, equal picks.")]
+Engine = Annotated[
+    str,
+    typer.Option(help="Where to solve: local; ray (starts a cluster here); ray=HOST:PORT, ray=ray://…, ray=auto join."),
+]
+Shards = Annotated[int | None, typer.Option(min=1, help="Parts of the rows on a cluster; default: one per node.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
+
+# Which images may be picked, and what they are called.
+
+Ids = Annotated[str | None, typer.Option(help="What the images are called: a text file, one name per line.")]
+ClassNames = Annotated[str | None, typer.Option(help="Names of the classes: owl,kite,heron or a text file.")]
+Exclude = Annotated[str | None, typer.Option(help="Images that cannot be picked: 3,17 or a text file, ids or rows.")]
+Include = Annotated[str | None, typer.Option(help="Images that must be in the batch: 3,17 or a text file.")]
+Groups = Annotated[str | None, typer.Option(help="The burst, video or patient of each image: a text file or .npy.")]
+PerGroup = Annotated[int, typer.Option(min=1, help="At most so many picks of each group.")]
+Cost = Annotated[str | None, typer.Option(help="What each image costs to label: .npy or a text file of numbers.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPUs to use; default: all.")]
 
 
 class WrongUsage(Exception):

@@ -37,7 +37,7 @@ class Request:
     """The options that `select` and `path` share, as typed by the user."""
 
     proba: str  # a path or a URL, which a Path would mangle
-    budget: int
+    budget: float
     counts: str | None
     score: str | None
     target: str | None
@@ -51,6 +51,14 @@ class Request:
     embeddings: str | None = None
     labelled_embeddings: str | None = None
     logits: bool = False
+    ids: str | None = None
+    class_names: str | None = None
+    exclude: str | None = None
+    include: str | None = None
+    groups: str | None = None
+    per_group: int = 1
+    cost: str | None = None
+    threads: int | None = None
 
     @property
     def uniform(self) -> bool:
@@ -105,10 +113,60 @@ def read(request: Request) -> Inputs:
 
 def choices(request: Request) -> dict[str, Any]:
     """What `select` takes in addition to what it shares with `balance_path`."""
+    ids = None if request.ids is None else lines_of(request.ids, "--ids")
     return {
         "strategy": request.strategy, "embeddings": request.embeddings,
-        "labelled_embeddings": request.labelled_embeddings, "logits": request.logits,
+        "labelled_embeddings": request.labelled_embeddings, "logits": request.logits, "ids": ids,
+        "class_names": None if request.class_names is None else lines_of(request.class_names, "--class-names"),
+        "exclude": _images(request.exclude, "--exclude", ids), "include": _images(request.include, "--include", ids),
+        "groups": None if request.groups is None else _values(request.groups, "--groups"),
+        "per_group": request.per_group, "threads": request.threads,
+        "cost": None if request.cost is None else _numbers(_values(request.cost, "--cost"), "--cost"),
     }  # fmt: skip
+
+
+def lines_of(text: str, option: str) -> list[str]:
+    """The lines of a text file, or what commas separate."""
+    if not is_file(Path(text)):
+        if "," not in text and Path(text).suffix.lower() in (".txt", ".csv", ".npy"):
+            raise BadFile(no_file(Path(text)))
+        return [part.strip() for part in text.split(",")]
+    try:
+        lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadFile(f"{option}: {shown_path(Path(text))} cannot be read as text: {error}") from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _values(text: str, option: str) -> Any:  # noqa: ANN401 - an array, or a list of text
+    if not _is_npy(text):
+        return lines_of(text, option)
+    try:
+        return read_npy(Path(text))
+    except (OSError, ValueError) as error:
+        raise BadFile(f"{option}: {shown_path(Path(text))} cannot be read: {error}") from error
+
+
+def _numbers(values: Any, option: str) -> Any:  # noqa: ANN401 - as above
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except ValueError as error:
+        raise BadFile(f"{option} must hold numbers: {error}") from error
+
+
+def _images(text: str | None, option: str, ids: list[str] | None) -> object:
+    """Ids, or row numbers where there are no ids; an .npy holds rows or booleans."""
+    if text is None:
+        return None
+    values = _values(text, option)
+    if ids is not None or not isinstance(values, list):
+        return values
+    try:
+        return [int(value) for value in values]
+    except ValueError as error:
+        raise WrongUsage(
+            f"{option} names {shown(values[0])}; without --ids give row numbers, or name the images"
+        ) from error
 
 
 def _is_npy(score: str) -> bool:
@@ -150,18 +208,29 @@ def select(request: Request, solving: dict[str, Any], out: Path | None, form: Fo
     with progress(quiet=form is Form.QUIET) as report:
         inputs = read(request)
         named = knows_names(request.proba)
-        batch = choose(inputs.proba, request.budget, report=report, **solving, **inputs.arguments, **choices(request))
-    names = names_of(request.proba, batch.indices) if named else None
+        batch = choose(inputs.proba, _budget(request), report=report, **solving, **inputs.arguments, **choices(request))
+    names = names_of(request.proba, batch.indices) if named else None if batch.ids is None else list(map(str, batch))
     if out is not None:
         write_picks(batch, out, names)
     if form is Form.JSON:
-        print(json.dumps(batch.to_dict() | ({"names": names} if named else {}), allow_nan=False))
+        print(json.dumps(batch.to_dict() | ({"names": names} if names else {}), allow_nan=False))
     elif form is Form.SUMMARY:
         from .select_output import show_selection
 
         show_selection(batch, inputs, request, solving["balance"], out, names)
     elif out is None:
         print("\n".join(names or map(str, batch.indices.tolist())))
+
+
+def _budget(request: Request) -> float:
+    """A whole number of images, or with --cost any number."""
+    if request.cost is not None:
+        return request.budget
+    if not request.budget.is_integer() or request.budget < 1:
+        raise WrongUsage(
+            f"--budget is {request.budget:g}; without --cost it must be a whole number of images, at least 1"
+        )
+    return int(request.budget)
 
 
 def path(request: Request, lams: str | None, out: Path | None, form: Form) -> None:
@@ -175,7 +244,7 @@ def path(request: Request, lams: str | None, out: Path | None, form: Form) -> No
         check_writable(out, PATH_SUFFIXES)
     with progress(quiet=form is Form.QUIET) as report:
         inputs = read(request)
-        swept = balance_path(inputs.proba, request.budget, lams=values, report=report, **inputs.arguments)
+        swept = balance_path(inputs.proba, int(request.budget), lams=values, report=report, **inputs.arguments)
     if out is not None:
         _write_path(swept, out)
     if form is Form.JSON:
