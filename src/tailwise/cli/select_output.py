@@ -63,7 +63,8 @@ def class_table(batch: Selection, labelled: Float64Array) -> Table:
         wanted = wanted_text(low, float(batch.target_high[cls]), len(batch))
         drawn = bar(expected, low if low > 0 else None, longest)
         place = [str(places[cls])] if places else []
-        table.add_row(str(cls), f"{labelled[cls]:g}", wanted, *place, f"{expected:.1f}", drawn)
+        name = str(cls) if batch.class_names is None else plain(str(batch.class_names[cls]))
+        table.add_row(name, f"{labelled[cls]:g}", wanted, *place, f"{expected:.1f}", drawn)
     return table
 
 
@@ -106,7 +107,10 @@ def _overview(batch: Selection, labelled: Float64Array, request: Request) -> lis
 
 
 def _notes(batch: Selection) -> list[str]:
-    notes = [f"[yellow]note:[/] {shortfall}" for shortfall in batch.unreachable[:MOST_NOTES]]
+    notes = [
+        f"[yellow]note:[/] {plain(short.named(str(batch.name_of(short.cls))))}"
+        for short in batch.unreachable[:MOST_NOTES]
+    ]
     more = len(batch.unreachable) - MOST_NOTES
     if more > 0:
         notes.append(f"[yellow]note:[/] … and {more} more classes out of reach")

@@ -15,7 +15,7 @@ from ..matrix.nearest import border_distances, copy_keys, earlier
 from ..matrix.shards import Column, Rows
 from ..selection import Selection
 from ..solver.path import ChosenLambda, parse_balance
-from ..solver.program import PROVEN
+from ..solver.program import PROVEN, Groups
 from ..solver.transport import transport
 from ..targets import wanted_counts, whole_quotas
 from ..types import BoolArray, Float64Array, IntArray, Predictions
@@ -63,6 +63,10 @@ class BalancedBoundary(Base):
         if not isinstance(self.copies, bool):
             raise BadInput(f"copies is {shown(self.copies)}; it must be True or False")
 
+    def keeps_groups(self, groups: Groups) -> bool:
+        """One pick of each group is a transport problem, as one of each set of copies is; more are not."""
+        return self.conflicts == "exact" and bool((groups.most <= 1).all())
+
     def choose(self, task: Task, _predictions: Predictions, costs: Column) -> Selection:
         """`objective` is the sum of the distances, `bound` the least that is possible with the same quotas."""
         everywhere = np.ones(task.rows.classes, dtype=bool)
@@ -70,7 +74,8 @@ class BalancedBoundary(Base):
         if balance == "auto" and not task.own_target:
             balance = 0.0
         likely = [quotas(task, everywhere, lam).max() for lam in (0.0, np.inf) if not lam or balance != 0]
-        nearest = Nearest(task.rows, 2 * int(max(likely)) + SPARE, copies=self.copies)
+        groups = None if task.groups is None else task.groups.numbers
+        nearest = Nearest(task.rows, 2 * int(max(likely)) + SPARE, copies=self.copies, groups=groups)
         known = nearest.known()
         fill = nearest.fill_exactly if self.conflicts == "exact" else nearest.fill_in_class_order
 
@@ -136,8 +141,9 @@ class Filled:
 class Nearest:
     """The rows nearest to each border: as many as were needed so far, of copies only as many as are needed."""
 
-    def __init__(self, rows: Rows, count: int, *, copies: bool) -> None:
+    def __init__(self, rows: Rows, count: int, *, copies: bool, groups: IntArray | None = None) -> None:
         self._rows, self._copies = rows, copies
+        self._groups = groups  # (N,) of which one pick each is allowed; else copies are such groups
         self._each = 0  # how many copies of a row there may be in a list; 0: any number
         self._read(count)
 
@@ -167,7 +173,7 @@ class Nearest:
                     if len(candidates.rows) >= budget:
                         return candidates.fill_evenly(quota[used])
                     self._allow(max(2 * self._each, -(-budget // candidates.distinct)), budget)
-                elif copied and not self._each:
+                elif copied and not self._each and self._groups is None:
                     self._allow(1)
                 depth = 2 * depth
                 continue
@@ -177,7 +183,7 @@ class Nearest:
             seen = self._complete | (worth < len(found)) | (depth >= enough)
             if (seen & (worth <= depth)).all():
                 return filled
-            if copied and not self._each:
+            if copied and not self._each and self._groups is None:
                 self._allow(1)
             depth = np.where(seen, np.maximum(depth, worth), 2 * depth)
 
@@ -215,9 +221,10 @@ class Nearest:
         values = border_distances(proba)
         values = values if len(classes) == values.shape[1] else values[:, classes]
         np.negative(np.minimum(values, FAR, out=values), out=values)
-        if self._copies:
+        if self._copies and self._groups is None:
             return Candidates(rows, values, np.arange(len(rows)), len(rows))
-        _, first, group = np.unique(copy_keys(proba), return_index=True, return_inverse=True)
+        keys = copy_keys(proba) if self._groups is None else self._groups[rows]
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
         place = np.argsort(np.argsort(first))  # groups in the order of their first rows
         return Candidates(rows, values, place[group.reshape(-1)], len(first))
 

@@ -170,9 +170,9 @@ class Request:
 
 
 def choose_within(
-    limits: Limits, request: Request, choose: Callable[[Request], Selection], *, exact: bool
+    limits: Limits, request: Request, choose: Callable[[Request], Selection], keeps: Callable[[Groups], bool] | None
 ) -> Selection:
-    """A batch that keeps to the limits; `exact`: `choose` keeps to groups by itself."""
+    """A batch that keeps to the limits; `keeps` says whether `choose` keeps to groups by itself."""
     spent = float(len(limits.included) if request.prices is None else request.prices[limits.included].sum())
     if request.budget < spent:
         raise BadInput(f"the included images take {spent:g} of a budget of {request.budget:g}; raise the budget")
@@ -190,7 +190,8 @@ def choose_within(
             target=None if request.target is None else request.target.less(rows.sum(axis=0)),
         )
     rest = rest.of(limits.free)
-    batch = choose(rest) if exact or rest.groups is None else _choose_again(rest, choose)
+    exact = rest.groups is None or (keeps is not None and keeps(rest.groups))
+    batch = choose(rest) if exact else _choose_again(rest, choose)
     batch = replace(batch, indices=limits.free[batch.indices])
     if not len(included):
         return batch

@@ -44,7 +44,7 @@ from ..solver.path import (
     score_scale,
     spread_of,
 )
-from ..solver.program import Effort
+from ..solver.program import Effort, Groups
 from ..targets import PerClass, Target, l1_score
 from ..types import AnyMatrix, Float64Array, Predictions, Proba, ScoreName, StrategyName
 from .limits import Limits, Request, choose_within
@@ -52,7 +52,6 @@ from .strategy import (
     DEFAULT,
     STRATEGIES,
     WITHOUT_EMBEDDINGS,
-    ScoreStrategy,
     Strategy,
     Task,
     by_cost,
@@ -186,19 +185,21 @@ def select(
     )  # fmt: skip
     solving: dict[str, Any] = {"balance": balance, "gap": gap, "time_limit": time_limit}
     place: dict[str, Any] = {"engine": engine, "shards": shards}
+    keeps: Callable[[Groups], bool] | None = lambda _: True  # whether groups are part of what is solved
     if score is None:
         around = labelled_or_none(given.embeddings, given.labelled_embeddings, request.counts)
         request = replace(request, predictions=replace(request.predictions, labelled_embeddings=around))
         chosen = _strategy(strategy, given.embeddings is not None, solving | place)
-        exact, choose = isinstance(chosen, ScoreStrategy), partial(_by_strategy, chosen, seed=seed, report=report)
+        keeps = getattr(chosen, "keeps_groups", None)  # most strategies have no such method
+        choose = partial(_by_strategy, chosen, seed=seed, report=report)
     else:
-        exact, choose = True, partial(_by_score, score, seed=seed, report=report, **solving, **place)
+        choose = partial(_by_score, score, seed=seed, report=report, **solving, **place)
     with nullcontext() if threads is None else most_threads(whole_number(threads, "threads", least=1)):
         if all(one is None for one in (exclude, mask, include, groups)):
             batch = choose(request)
         else:
             limits = Limits.read(size, known_ids, exclude, mask, include, groups, per_group)
-            batch = choose_within(limits, request, choose, exact=exact)
+            batch = choose_within(limits, request, choose, keeps)
     chosen_ids = None if known_ids is None else tuple(known_ids[row] for row in batch.indices.tolist())
     batch = replace(batch, ids=chosen_ids, class_names=names)
     if checked is None:

@@ -288,6 +288,10 @@ class ScoreStrategy(Base):
     scale: ClassVar[float | None] = None
     """What λ = 1 means relative to entropy; None: judged by the spread of the scores."""
 
+    def keeps_groups(self, _groups: Groups) -> bool:
+        """`choose` keeps to any groups, with a bound on all batches that do: they are part of the program."""
+        return True
+
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """Score, then solve."""
         scores = self.scores(task, predictions)

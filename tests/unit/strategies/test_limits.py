@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 import tailwise
 from tailwise.errors import BadInput, PoolExhausted
+from tailwise.matrix.nearest import border_distances
 
 RNG = np.random.default_rng(0)
 PROBA = RNG.dirichlet([3.0, 1.0, 0.5, 0.2], 400)
@@ -208,3 +209,33 @@ def test_a_budget_of_costs_that_makes_no_sense_is_rejected(more: dict[str, objec
     asked = {"budget": 20.0, "cost": PRICES, **more}
     with pytest.raises(BadInput, match=message):
         tailwise.select(PROBA, **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_of_each_group_is_exact_at_the_borders(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    proba, groups = rng.dirichlet([2.0, 1.0, 0.5], 14), rng.integers(0, 6, 14)
+    batch = tailwise.select(proba, 4, strategy="base", groups=groups)
+    assert batch.status == "optimal"
+    assert batch.places is not None
+    assert np.bincount(groups[batch.indices]).max() == 1
+    places = np.repeat(np.arange(3), batch.places)
+    distance = border_distances(proba)
+    best = min(
+        distance[list(rows), places].sum()
+        for rows in permutations(range(14), 4)
+        if len(set(groups[list(rows)].tolist())) == 4
+    )
+    assert batch.objective == pytest.approx(best)
+
+
+def test_one_of_each_group_is_exact_in_a_pool_of_bursts() -> None:
+    bursts = np.repeat(np.random.default_rng(0).dirichlet([3.0, 1.0, 0.5, 0.2], 300), 10, axis=0)
+    proba = bursts * np.exp(0.05 * np.random.default_rng(1).normal(size=bursts.shape))
+    proba /= proba.sum(axis=1, keepdims=True)
+    groups = np.arange(3000) // 10
+    batch = tailwise.select(proba, 200, groups=groups)
+    assert (batch.status, len(set((batch.indices // 10).tolist()))) == ("optimal", 200)
+    class_order = tailwise.strategies.make("base", conflicts="class-order")
+    again = tailwise.select(proba, 200, strategy=class_order, groups=groups)
+    assert batch.objective <= again.objective + 1e-9
