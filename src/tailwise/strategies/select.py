@@ -185,7 +185,6 @@ def select(
     )  # fmt: skip
     solving: dict[str, Any] = {"balance": balance, "gap": gap, "time_limit": time_limit}
     place: dict[str, Any] = {"engine": engine, "shards": shards}
-    keeps: Callable[[Groups], bool] | None = lambda _: True  # whether groups are part of what is solved
     if score is None:
         around = labelled_or_none(given.embeddings, given.labelled_embeddings, request.counts)
         request = replace(request, predictions=replace(request.predictions, labelled_embeddings=around))
@@ -193,7 +192,7 @@ def select(
         keeps = getattr(chosen, "keeps_groups", None)  # most strategies have no such method
         choose = partial(_by_strategy, chosen, seed=seed, report=report)
     else:
-        choose = partial(_by_score, score, seed=seed, report=report, **solving, **place)
+        keeps, choose = always, partial(_by_score, score, seed=seed, report=report, **solving, **place)
     with nullcontext() if threads is None else most_threads(whole_number(threads, "threads", least=1)):
         if all(one is None for one in (exclude, mask, include, groups)):
             batch = choose(request)
@@ -206,6 +205,11 @@ def select(
         return batch
     trust, held_out = checked
     return with_trust(batch, trust, held_out if request.counts is None else request.counts)
+
+
+def always(_groups: Groups) -> bool:
+    """With a score, groups are part of the program."""
+    return True
 
 
 def _predictions(proba: object, embeddings: AnyMatrix | None, labelled: AnyMatrix | None) -> Predictions:
