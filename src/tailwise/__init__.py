@@ -7,6 +7,7 @@ documentation of 0.1.0 showed still work, with a DeprecationWarning.
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 import warnings
 from importlib.abc import Loader
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from .selection import Selection, Trust
     from .strategies.select import balance_path, select
     from .targets import Target
-    from .types import Predictions
+    from .types import Predictions, ProgressBar
 
 __all__ = [
     "Campaign",
     "Predictions",
+    "ProgressBar",
     "Selection",
     "Target",
     "TopK",
@@ -45,6 +47,7 @@ __all__ = [
 _HOME = {
     "Campaign": "campaign.service",
     "Predictions": "types",
+    "ProgressBar": "types",
     "Selection": "selection",
     "Target": "targets",
     "TopK": "matrix.open",
@@ -54,6 +57,9 @@ _HOME = {
     "select": "strategies.select",
 }
 _MODULES = frozenset({"errors", "score", "strategies"})
+
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent, until a program asks for the log
 
 
 if not TYPE_CHECKING:  # a type checker reads the imports above instead, and so finds misspelt names

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -246,30 +246,24 @@ class Selection:
     def _repr_html_(self) -> str:
         """For notebooks: the certificate, a bar for every class, the first picks with their reasons."""
         certificate = f"gap {self.gap:.1e}" if np.isfinite(self.gap) else "no bound"
-        longest = max(float(self.expected_counts.max(initial=0)), float(self.target.max(initial=0)), 1e-9)
+        longest = max(float(self.expected_counts.max(initial=0)), float(self.target.max(initial=0)))
         far = np.maximum(self.target - self.expected_counts, self.expected_counts - self.target_high)
         shown = sorted(np.argsort(-far, kind="stable")[: 2 * SHOWN_CLASSES].tolist())
-        bars = "".join(
-            f"<tr><td>{escape(str(self.name_of(cls)))}</td><td>{self.expected_counts[cls]:.1f} ± "
-            f"{self.counts_std[cls]:.1f}</td><td>{self.target[cls]:.1f}</td><td><div class='bar'>"
-            f"<i style='width:{100 * self.expected_counts[cls] / longest:.1f}%'></i>"
-            f"<b style='left:{100 * min(1.0, self.target[cls] / longest):.1f}%'></b></div></td></tr>"
+        classes = [
+            (self.name_of(cls), f"{self.expected_counts[cls]:.1f} ± {self.counts_std[cls]:.1f}",
+             f"{self.target[cls]:.1f}", Bar(self.expected_counts[cls], longest, self.target[cls]))
             for cls in shown
-        )
-        picks = "".join(
-            f"<tr><td>{one.rank}</td><td>{escape(str(one.id))}</td><td>{escape(str(one.predicted))}</td>"
-            f"<td>{_number(one.probability, '.0%')}</td><td>{_number(one.score, '.3f')}</td>"
-            f"<td>{escape(one.reason)}</td></tr>"
+        ]  # fmt: skip
+        picks = [
+            (one.rank, one.id, one.predicted, _number(one.probability, ".0%"), _number(one.score, ".3f"), one.reason)
             for one in self.picks[:SHOWN_PICKS]
-        )
-        more = f"<p>… {len(self) - SHOWN_PICKS:,} more</p>" if len(self) > SHOWN_PICKS else ""
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes())
-        return (
-            f"{STYLE}<div class='tailwise'><p><b>{len(self):,} picks</b> · {escape(self.method or 'scores')} · "
-            f"{escape(self.status)}, {certificate} · λ = {self.lam:.4g} · {self.seconds:.2f} s</p>{notes}"
-            f"<table><tr><th>class</th><th>expected</th><th>target</th><th></th></tr>{bars}</table>"
-            "<table><tr><th>rank</th><th>id</th><th>predicted</th><th>probability</th><th>score</th><th>why</th></tr>"
-            f"{picks}</table>{more}</div>"
+        ]
+        return html_summary(
+            f"{len(self):,} picks",
+            f"{self.method or 'scores'} · {self.status}, {certificate} · λ = {self.lam:.4g} · {self.seconds:.2f} s",
+            self._notes(),
+            html_table(("class", "expected", "target", ""), classes),
+            html_table(("rank", "id", "predicted", "probability", "score", "why"), picks, total=len(self)),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -297,6 +291,41 @@ class Selection:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
             writer.writerows([_cell(getattr(one, name)) for name in COLUMNS] for one in self.picks)
+
+
+class Bar(NamedTuple):
+    """A cell of a table that is drawn: a value of at most `longest`, and a mark where the target is."""
+
+    value: float
+    longest: float
+    mark: float | None = None
+
+
+def html_summary(title: str, facts: str, notes: Iterable[str], *tables: str) -> str:
+    """What all values that notebooks show have in common: a line in bold, facts, notes, tables; text is escaped."""
+    lines = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    headline = f"<b>{escape(title)}</b>{' · ' if facts else ''}{escape(facts)}"
+    return f"{STYLE}<div class='tailwise'><p>{headline}</p>{lines}{''.join(tables)}</div>"
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[object]], *, total: int = 0) -> str:
+    """A table of text and bars; with `total`, how many rows are not shown.
+
+    >>> html_table(["class"], [["<owl>"]], total=3)
+    '<table><tr><th>class</th></tr><tr><td>&lt;owl&gt;</td></tr></table><p>… 2 more</p>'
+    """
+    names = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "".join(f"<tr>{''.join(f'<td>{_drawn(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    more = f"<p>… {total - len(rows):,} more</p>" if total > len(rows) else ""
+    return f"<table><tr>{names}</tr>{body}</table>{more}"
+
+
+def _drawn(cell: object) -> str:
+    if not isinstance(cell, Bar):
+        return escape(str(cell))
+    longest = max(cell.longest, 1e-9)
+    mark = "" if cell.mark is None else f"<b style='left:{100 * min(1.0, cell.mark / longest):.1f}%'></b>"
+    return f"<div class='bar'><i style='width:{100 * cell.value / longest:.1f}%'></i>{mark}</div>"
 
 
 def _number(value: float, form: str) -> str:

@@ -1,10 +1,12 @@
-"""The values that travel between modules: arrays, matrices and predictions; `selection.py` has the answer.
+"""The values that travel between modules: arrays, matrices, predictions, progress; `selection.py` has the answer.
 
 Frozen, slotted dataclasses with shapes at the fields: N pool rows, C classes, b picks, L labelled, d features.
 """
 
 from __future__ import annotations
 
+import importlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +61,73 @@ Progress: TypeAlias = Callable[[float, str], None]
 
 def no_progress(_done: float, _what: str) -> None:
     """The default `report`: shows nothing."""
+
+
+class ProgressBar:
+    """Shows how far a long call is, on a terminal or in a notebook; make one for each call.
+
+    It goes wherever a call takes `report`: `campaign.next(100, report=tailwise.ProgressBar())`. Without a terminal it
+    writes a line every few seconds.
+
+    >>> bar = ProgressBar()
+    >>> bar(0.5, "fitting"), bar(1.0, "fitted")
+    (None, None)
+    """
+
+    CELLS = 24
+    PAUSE, LINE_PAUSE = 0.1, 5.0  # seconds between two pictures, and between two lines where there is no terminal
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._place: Any = None  # of the picture in a notebook
+        self._due, self._open = 0.0, False
+
+    @property
+    def interactive(self) -> bool:
+        """Whether someone watches: a terminal or a notebook."""
+        return self._console.is_terminal or self._console.is_jupyter
+
+    def __call__(self, done: float | str, what: str = "") -> None:
+        """The share that is done and the current step, or a line of text alone, as `select` reports it."""
+        share, text = (None, done) if isinstance(done, str) else (min(max(done, 0.0), 1.0), what)
+        moment = time.monotonic()
+        if moment < self._due and share != 1.0:
+            return
+        self._due = moment + (self.PAUSE if self.interactive else self.LINE_PAUSE)
+        if self._console.is_jupyter:
+            self._show_html(share, text)
+        elif self._console.is_terminal:
+            self._show_line(share, text)
+        else:
+            self._console.out(text if share is None else f"{share:4.0%} {text}")
+
+    def _show_html(self, share: float | None, text: str) -> None:
+        from html import escape
+
+        display = importlib.import_module("IPython.display")  # there, where a notebook is
+        value = "" if share is None else f" value='{share:.3f}'"
+        picture = display.HTML(f"<progress{value} max='1'></progress> {escape(text)}")
+        if self._place is None:
+            self._place = display.display(picture, display_id=True)
+        else:
+            self._place.update(picture)
+
+    def _show_line(self, share: float | None, text: str) -> None:
+        from rich.cells import set_cell_size
+
+        full = 0 if share is None else round(self.CELLS * share)
+        self._console.out("━" * full, style="cyan", end="")
+        self._console.out("━" * (self.CELLS - full), style="dim", end="")
+        step = f" {text}" if share is None else f" {share:4.0%} {text}"
+        self._open = share != 1.0
+        room = max(1, self._console.width - self.CELLS - 1)
+        self._console.out(set_cell_size(step, room), end="\r" if self._open else "\n")
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False):  # a call that has ended early, such as by an error: its line stays
+            self._console.file.write("\n")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,7 +49,7 @@ LIBRARY_PACKAGE = {
     "typer": "cli",
     "uvicorn": "web",
 }
-ALSO = {(library, "adapters") for library in ("rich", "torch", "transformers")}  # run a user's model, show progress
+ALSO = {("torch", "adapters"), ("transformers", "adapters"), ("rich", "types")}  # a user's own model; the progress bar
 LEFT_OUT_OF_IMPORT = {"highspy", "matplotlib", "numba", "pandas", "ray", "scipy", "sklearn", "torch"}
 IMPORT_SECONDS = 0.3
 LONGEST_FILE = 450

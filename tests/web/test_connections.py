@@ -178,11 +178,12 @@ def test_a_connection_that_takes_nothing_of_its_response_is_closed(tmp_path: Pat
 
 
 WITHOUT_DESCRIPTORS = """
-import os, resource, sys
+import logging, os, resource, sys
 from tailwise.web.serve import Options, running
 from tailwise.web.settings import Limits
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
 limits = Limits(header_timeout=3600.0, accept_pause=0.1)
+logging.basicConfig(format="%(message)s")  # the library is silent by itself
 with running(sys.argv[1], Options(port=0, with_token=False, limits=limits)) as serving:
     print(serving.port, flush=True)
     sys.stdin.readline()

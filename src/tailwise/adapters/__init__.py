@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from ..types import ProgressBar
+
 Item = TypeVar("Item")
 
 
@@ -19,13 +21,13 @@ def with_progress(items: Iterable[Item], what: str, *, total: int | None, show: 
     >>> list(with_progress([1, 2], "predicting", total=2, show=False))
     [1, 2]
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if not (console.is_terminal or console.is_jupyter if show is None else show):
+    bar = ProgressBar()
+    if not (bar.interactive if show is None else show):
         yield from items
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
-        yield from bar.track(items, total=total, description=what)
+    for number, item in enumerate(items, start=1):
+        yield item
+        if total:
+            bar(number / total, f"{what} {number:,}/{total:,}")
+        else:
+            bar(f"{what} {number:,}")

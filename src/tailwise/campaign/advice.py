@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..inputs import many
+from ..selection import html_summary, html_table
 from ..types import Progress, no_progress
 from .agreement import Agreement, annotator_agreement, cohen_kappa
 from .classes import list_classes
@@ -49,6 +50,13 @@ class Advice:
     worth_it: str  # "yes", "no" or "unclear"
     because: str  # in one sentence
     evidence: tuple[Evidence, ...]
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the answer, and what speaks for and against it."""
+        arrows = {"yes": "▲ yes", "no": "▼ no", "unclear": "· unclear"}
+        found = [(arrows[one.leans], one.what, one.text) for one in self.evidence]
+        title = f"Another round: {self.worth_it}"
+        return html_summary(title, self.because, (), html_table(("leans to", "about", "evidence"), found))
 
 
 @dataclass(frozen=True, slots=True)

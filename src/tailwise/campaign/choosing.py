@@ -19,9 +19,10 @@ from ..errors import BadInput, PoolExhausted
 from ..inputs import many, whole_number
 from ..learners.linear import Float32Array
 from ..processes import one_blas_thread
-from ..selection import Selection
+from ..selection import Bar, Selection, html_summary, html_table
 from ..strategies import cold_start, make
 from ..types import FloatArray, IntArray, Progress, no_progress
+from .classes import list_classes
 from .features import Embedding, embed
 from .ledger import HasLedger, Ledger, ledger_of
 from .models import Labelled, describe, head_named, labelled_set, save, train, with_features
@@ -31,6 +32,7 @@ from .rounds import (
     Pick,
     Round,
     candidate_images,
+    how_chosen,
     open_round,
     pending_answers,
 )
@@ -56,6 +58,7 @@ class Proposal:
     seconds: by stage: "features", "fit", "choose", "write".
     notes: what else the user should know.
     why: all of this as the ledger keeps it.
+    class_names: (C,) the names of the classes.
     """
 
     round: Round | None
@@ -80,6 +83,26 @@ class Proposal:
     seconds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     why: Mapping[str, Any] = field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what was chosen and how, and a bar for every class."""
+        title = "A dry run" if self.round is None else f"Round {self.round.id}"
+        how = how_chosen(self.strategy, self.status, self.balance, self.lam)
+        chosen = f"{len(self.picks):,} of {many(self.candidates, 'image')}"
+        facts = f"{chosen} · {how} · learnt from {many(self.labels, 'label')}"
+        if self.expected_counts is None or self.target is None:
+            return html_summary(title, facts, self.notes)
+        longest = max(*self.expected_counts, *self.target)
+        rows = [
+            (name, f"{had:,}", f"{wanted:.1f}", f"{expected:.1f}", Bar(expected, longest, wanted))
+            for name, had, wanted, expected in zip(
+                self.class_names or map(str, self.class_ids), self.why["counts"], self.target, self.expected_counts,
+                strict=True,
+            )
+        ]  # fmt: skip
+        table = html_table(("class", "labelled", "target", "expected", ""), rows[:SHOWN_CLASSES], total=len(rows))
+        return html_summary(title, facts, self.notes, table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +131,7 @@ class RoundOptions:
 
 
 DEFAULT_OPTIONS = RoundOptions()
+SHOWN_CLASSES = 24  # in a notebook
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +187,8 @@ def next_round(
     by_model = np.count_nonzero(labelled.counts()) > 1
     chosen = (_choose_by_model if by_model else _choose_without_model)(asked, labelled, embedding, readable, report)
     made = _proposal(asked, chosen, labelled, embedding, pending, len(readable), features_seconds)
+    names = {one.id: one.name for one in list_classes(ledger)}
+    made = replace(made, class_names=tuple(names[number] for number in made.class_ids))
     return made if options.dry_run else _write(ledger, asked, chosen, made, labelled, report)
 
 

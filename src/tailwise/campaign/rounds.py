@@ -6,12 +6,14 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from ..errors import BadInput, UnknownName
 from ..inputs import many
+from ..selection import html_summary, html_table
 from ..types import IntArray
 from .classes import clean_annotator
 from .ledger import Ledger, now
@@ -62,6 +64,26 @@ class Round:
     def is_open(self) -> bool:
         """Whether its images are still to be labelled."""
         return self.closed_at is None
+
+    def _repr_html_(self) -> str:
+        return Rounds([self])._repr_html_()
+
+
+class Rounds(list[Round]):
+    """A list of rounds that notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                one.id, f"{datetime.fromtimestamp(one.opened_at // 1_000_000, UTC):%Y-%m-%d %H:%M} UTC",
+                f"{one.budget:,}",
+                how_chosen(one.strategy, one.why.get("status", ""), one.balance, one.why.get("lam")),
+                f"{one.why.get('labels', 0):,}", "open" if one.is_open else "closed",
+            )
+            for one in self
+        ]  # fmt: skip
+        header = ("round", "opened", "images", "chosen by", "learnt from", "")
+        return html_summary(many(len(self), "round"), "", (), html_table(header, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +158,9 @@ def find_round(ledger: Ledger, number: int) -> Round:
     return _round(rows[0])
 
 
-def list_rounds(ledger: Ledger) -> list[Round]:
+def list_rounds(ledger: Ledger) -> Rounds:
     """All rounds, the first one first."""
-    return [_round(row) for row in ledger.read("SELECT * FROM round ORDER BY id")]
+    return Rounds(map(_round, ledger.read("SELECT * FROM round ORDER BY id")))
 
 
 def round_picks(ledger: Ledger, number: int) -> list[Pick]:

@@ -6,6 +6,7 @@ returns what it would do, and writes nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Sequence
@@ -37,13 +38,16 @@ from .rounds import Round, asked_last, list_rounds
 from .state import Settings, Status, changed_settings, read_settings, read_status, write_settings
 
 if TYPE_CHECKING:
-    from ..web.serve import Serving
+    from ..web.serve import Page
     from .advice import Advice
     from .agreement import AnnotatorAgreement
     from .choosing import Proposal
     from .doctor import Finding
     from .importing import Imported
     from .learning_curve import Curve
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(repr=False, eq=False)
@@ -149,7 +153,11 @@ class Campaign(AbstractContextManager["Campaign"]):
         """
         roots = folders_in_use(self.ledger) if images is None else _image_folders(images, self.folder)
         with self.ledger.writing(dry_run=True) if dry_run else nullcontext():
-            return _summed([index(self.ledger, root, report) for root in roots])
+            found = _summed([index(self.ledger, root, report) for root in roots])
+        log.info("indexed %d folders: %d new images, %d known", len(roots), found.added, found.known)
+        if found.quarantined:
+            log.warning("%d images cannot be used, such as %s: %s", len(found.quarantined), *found.quarantined[0])
+        return found
 
     def status(self) -> Status:
         """How it stands, for instance `campaign.status().labelled`."""
@@ -287,7 +295,10 @@ class Campaign(AbstractContextManager["Campaign"]):
         options = RoundOptions(
             budget, strategy, balance, calibration, seed, overlap, dry_run, allow_unfinished, skipped
         )  # fmt: skip
-        return next_round(self, options, report=report)
+        made = next_round(self, options, report=report)
+        opened = "a dry run" if made.round is None else f"round {made.round.id}"
+        log.info("%s: %d of %d images by %s", opened, len(made.picks), made.candidates, made.strategy)
+        return made
 
     def import_labels(
         self, path: str | Path, *, format: str | None = None, annotator: str = "import", dry_run: bool = False,
@@ -343,16 +354,18 @@ class Campaign(AbstractContextManager["Campaign"]):
 
         return campaign_report_place(self, out) if dry_run else write_campaign_report(self, out, report=report)
 
-    def serve(self, **options: Any) -> AbstractContextManager[Serving]:  # noqa: ANN401 - those of `web.serve.Options`
+    def serve(self, **options: Any) -> Page:  # noqa: ANN401 - those of `web.serve.Options`
         """Serve the labelling page while a block runs: `with campaign.serve() as page: print(page.link); input()`.
 
-        `options` are those of `tailwise label`: `host`, `port`, `blind`, `overlap` and the other fields of
-        `tailwise.web.serve.Options`. The block may use the campaign, too; the page ends with it.
+        In a notebook `page = campaign.serve().start()` serves until `page.stop()`, and `page` shows a link without the
+        campaign's token, which is of no use afterwards: the notebook can be shared. `options` are those of
+        `tailwise label`: `host`, `port`, `blind`, `overlap` and the other fields of `tailwise.web.serve.Options`. The
+        block may use the campaign, too; the page ends with it.
         """
-        from ..web.serve import Options, running
+        from ..web.serve import Options, Page
 
         check_settings("the labelling page", options, [one.name for one in fields(Options)])
-        return running(self, Options(**options))
+        return Page(self, Options(**options))
 
 
 def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> list[Path]:

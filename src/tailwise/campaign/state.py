@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import BadFile, BadInput
-from ..inputs import LARGEST_COUNT, check_settings, shown, whole_number
+from ..inputs import LARGEST_COUNT, check_settings, many, shown, whole_number
+from ..selection import Bar, html_summary, html_table
 from .answers import annotators
 from .classes import list_classes
 from .ledger import Ledger, read_meta, write_meta
@@ -54,6 +55,31 @@ class Status:
     progress: RoundProgress | None  # of the open one
     annotators: Mapping[str, int]  # answers by person
     aside: int = 0  # decided images that cannot be used now: in quarantine, or copies; their labels are kept
+    class_names: Mapping[int, str] = field(default_factory=dict)  # by class id, the retired ones too
+
+    def _repr_html_(self) -> str:
+        """For notebooks: labels by class, the open round, the people."""
+        most = max(self.labels.values(), default=0)
+        classes = [
+            (self.class_names.get(number, f"class {number}"), f"{count:,}", Bar(count, most))
+            for number, count in self.labels.items()
+        ]
+        facts = [many(self.rounds, "round")]
+        aside = {
+            "copies": self.duplicates, "in quarantine": self.quarantined, "of no class": self.other,
+            "skipped": self.skipped, "in conflict": self.conflicts,
+        }  # fmt: skip
+        facts += [f"{count:,} {what}" for what, count in aside.items() if count]
+        notes = []
+        if self.progress is not None:
+            answered = f"{self.progress.done:,} of {many(self.progress.images, 'image')} answered"
+            notes.append(f"Round {self.progress.round_id}: {'complete' if self.progress.complete else answered}.")
+        people = [(name, f"{count:,}") for name, count in self.annotators.items()]
+        return html_summary(
+            f"{self.labelled:,} of {many(self.usable, 'image')} labelled", " · ".join(facts), notes,
+            html_table(("class", "labels", ""), classes),
+            html_table(("annotator", "answers"), people) if len(people) > 1 else "",
+        )  # fmt: skip
 
 
 def read_status(ledger: Ledger) -> Status:
@@ -61,7 +87,8 @@ def read_status(ledger: Ledger) -> Status:
     with ledger.reading():
         images = ledger.read(_IMAGES)[0]
         outcomes = ledger.read("SELECT outcome, class_id, count(*) FROM verdict GROUP BY outcome, class_id")
-        labels = dict.fromkeys((one.id for one in list_classes(ledger, retired=True)), 0)
+        names = {one.id: one.name for one in list_classes(ledger, retired=True)}
+        labels = dict.fromkeys(names, 0)
         others: Counter[str] = Counter()
         for outcome, class_id, how_many in outcomes:
             if outcome in ("settled", "agreed"):
@@ -76,6 +103,7 @@ def read_status(ledger: Ledger) -> Status:
             other=others["other"], skipped=others["skipped"], conflicts=others["conflict"],
             rounds=ledger.read("SELECT count(*) FROM round")[0][0], round=current,
             progress=progress(ledger, current.id) if current else None, annotators=annotators(ledger), aside=aside,
+            class_names=names,
         )  # fmt: skip
 
 
@@ -84,7 +112,7 @@ def read_settings(ledger: Ledger) -> Settings:
     text = read_meta(ledger, SETTINGS)
     try:
         kept = json.loads(text) if text is not None else {}
-        known = {field.name for field in fields(Settings)}
+        known = {one.name for one in fields(Settings)}
         return Settings(**{name: value for name, value in kept.items() if name in known})
     except (ValueError, TypeError, AttributeError) as error:
         raise BadFile(f"the settings in the ledger of {ledger.folder} cannot be read: {error}") from error
@@ -100,7 +128,7 @@ def write_settings(ledger: Ledger, **changes: Any) -> Settings:  # noqa: ANN401 
 
 def changed_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings with some of them changed, checked."""
-    check_settings("a campaign", changes, [field.name for field in fields(Settings)])
+    check_settings("a campaign", changes, [one.name for one in fields(Settings)])
     changed = replace(settings, **changes)
     _check(changed)
     if (
@@ -131,10 +159,10 @@ def check_strategy(name: str, balance: str | float) -> None:
 
 
 def _check(settings: Settings) -> None:
-    for field in fields(Settings):
-        value, usual = getattr(settings, field.name), getattr(Settings(), field.name)
+    for one in fields(Settings):
+        value, usual = getattr(settings, one.name), getattr(Settings(), one.name)
         if type(value) is not type(usual):
-            raise BadInput(f"the setting {field.name} is {shown(value)}; it must be like {usual!r}")
+            raise BadInput(f"the setting {one.name} is {shown(value)}; it must be like {usual!r}")
     for name in ("budget", "overlap"):
         whole_number(getattr(settings, name), f"the setting {name}", least=1, most=LARGEST_COUNT)
     if settings.calibration not in CALIBRATIONS:

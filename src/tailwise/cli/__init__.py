@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 
 
@@ -13,4 +14,5 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek shows ? for λ rather than an error
+    logging.basicConfig(format="%(message)s")  # warnings of the library, which is silent by itself, on stderr
     return run(sys.argv[1:])

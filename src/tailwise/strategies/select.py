@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from ..matrix.open import Matrix, TopK, as_matrix, open_proba
 from ..matrix.shards import Column, Rows, rows_on, scan
 from ..processes import most_threads
 from ..score import SCORES, Score
-from ..selection import Selection
+from ..selection import Bar, Selection, html_summary, html_table
 from ..solver.constraints import Purse, solve_priced
 from ..solver.path import (
     Balance,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     import pandas
 
 
+log = logging.getLogger(__name__)
 PLAIN_SCORE = "margin"  # where a score is needed and none is given
 
 
@@ -201,6 +203,7 @@ def select(
             batch = choose_within(limits, request, choose, keeps)
     chosen_ids = None if known_ids is None else tuple(known_ids[row] for row in batch.indices.tolist())
     batch = replace(batch, ids=chosen_ids, class_names=names)
+    log.info("%d of %d images by %s: %s, gap %.1e", len(batch), size, batch.method, batch.status, batch.gap)
     if checked is None:
         return batch
     trust, held_out = checked
@@ -361,7 +364,26 @@ class BalancePath:
             raise MissingExtra.named("to_frame()", "pandas", "tables") from error
         return pandas.DataFrame({name: getattr(self, name) for name in PATH_COLUMNS})
 
+    def _repr_html_(self) -> str:
+        """For notebooks: how far each λ leaves the counts from the target, and what it pays in informativeness."""
+        most, longest = self.informativeness.max(initial=0.0), self.l1.max(initial=0.0)
+        near = int(np.abs(self.lam - self.chosen).argmin())
+        steps = np.linspace(0, len(self.lam) - 1, min(len(self.lam), SHOWN_STEPS)).round().astype(np.int64)
+        rows = [
+            (f"{self.lam[at]:.4g}{' ◂ chosen' if at == near else ''}", f"{self.l1[at]:.1f}", Bar(self.l1[at], longest),
+             f"{self.informativeness[at]:.4g}", Bar(max(0.0, self.informativeness[at]), most))
+            for at in np.union1d(steps, near).tolist()
+        ]  # fmt: skip
+        header = ("λ", "distance from the target", "", "informativeness", "")
+        paid = 1 - self.informativeness[near] / most if most > 0 else 0.0
+        facts = (
+            f"at λ = {self.chosen:.4g} expected counts are {self.l1[near]:.1f} instead of {self.l1[0]:.1f} images from "
+            f"the target, for {paid:.1%} of the informativeness"
+        )
+        return html_summary("What balance costs", facts, (), html_table(header, rows))
 
+
+SHOWN_STEPS = 12  # of a path, in a notebook
 PATH_COLUMNS = ("lam", "informativeness", "l1", "l1_score", "gap")
 
 

@@ -270,7 +270,7 @@ class SecurityMiddleware:
     async def _log_in(self, scope: Scope, send: Send, token: str) -> None:
         """Set the cookie, and redirect so that the token leaves the address bar."""
         true = self.settings.token
-        if true is not None and not is_token(token, true):
+        if true is not None and not (is_token(token, true) or is_token(token, self.settings.ticket)):
             await send_response(send, 401, NO_TOKEN_PAGE, HTML)
             return
         # No Max-Age: it ends with the browser. HttpOnly keeps it from scripts, Strict from other sites.

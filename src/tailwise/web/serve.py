@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Self, TypeAlias
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -29,7 +29,7 @@ from uvicorn.server import ServerState
 
 from ..campaign.service import Campaign
 from ..errors import BadInput, MissingExtra
-from .settings import EVERYWHERE, FIRST_PORT, Limits, WebSettings, campaign_token, get_log, is_host_name
+from .settings import EVERYWHERE, FIRST_PORT, Limits, WebSettings, campaign_token, get_log, is_host_name, own_address
 
 log = get_log(__name__)
 
@@ -40,7 +40,6 @@ LAST_PORT = 65_535
 PURPOSE = "the labelling page"
 START_SECONDS = 30.0
 BACKLOG = 1024  # connections that wait to be accepted; systems lower it to what they allow
-ANY_ADDRESS = ("192.0.2.1", 9)  # reserved for documentation; a datagram socket "connects" without sending anything
 PLACEHOLDER_TOKEN = "x" * 32  # while the other settings are checked
 GRACE = 3  # seconds for requests under way when the server stops
 OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, getattr(errno, "WSAEMFILE", errno.EMFILE)}
@@ -77,12 +76,48 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A running server."""
+    """A running server; printed and in notebooks it does not show its token."""
 
-    link: str  # opens the page; carries the token
+    link: str = field(repr=False)  # opens the page; carries the token
     url: str
     port: int
-    token: str | None
+    token: str | None = field(repr=False)
+    ticket: str | None = field(
+        default=None, repr=False, compare=False
+    )  # in place of the token, for as long as the server runs
+
+    def _repr_html_(self) -> str:
+        link = self.url if self.ticket is None else f"{self.url}?token={self.ticket}"
+        end = "" if self.ticket is None else " The link works while the page is served, and never afterwards."
+        return f"<p><a href='{link}' target='_blank' rel='noopener'>Open the labelling page</a> at {self.url}.{end}</p>"
+
+
+class Page(contextlib.AbstractContextManager[Serving]):
+    """The labelling page of a campaign: served while a block runs, or from `start()` to `stop()`."""
+
+    def __init__(self, campaign: Campaign, options: Options) -> None:
+        self._block = running(campaign, options)
+        self.serving: Serving | None = None  # None before and after
+
+    def __enter__(self) -> Serving:
+        self.serving = self._block.__enter__()
+        return self.serving
+
+    def __exit__(self, *error: Any) -> None:  # noqa: ANN401 - as of every block
+        self.serving = None
+        self._block.__exit__(*error)
+
+    def start(self) -> Self:
+        """Serve until `stop`; the last line of a notebook's cell then shows the link."""
+        self.__enter__()
+        return self
+
+    def stop(self) -> None:
+        """End the server; every saved answer is on the disk."""
+        self.__exit__(None, None, None)
+
+    def _repr_html_(self) -> str:
+        return "<p>The labelling page is not served.</p>" if self.serving is None else self.serving._repr_html_()
 
 
 OnStart: TypeAlias = Callable[[Serving], None]
@@ -156,20 +191,10 @@ def _settings(options: Options) -> WebSettings:
 
 
 def _serving(settings: WebSettings) -> Serving:
-    host = _own_address() if settings.host in EVERYWHERE else settings.host
+    host = own_address() if settings.host in EVERYWHERE else settings.host
     url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/"
     link = f"{url}?token={settings.token}" if settings.token else url
-    return Serving(link, url, settings.port, settings.token)
-
-
-def _own_address() -> str:
-    """The address under which others in the network see this machine."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(ANY_ADDRESS)
-            return str(probe.getsockname()[0])
-        except OSError:  # no network at all
-            return "127.0.0.1"
+    return Serving(link, url, settings.port, settings.token, settings.ticket if settings.token else None)
 
 
 def _announce(serving: Serving, options: Options, on_start: OnStart) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import secrets
+import socket
 import tempfile
 import traceback
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
 FIRST_PORT = 8765
 SHORTEST_TOKEN = 16
+ANY_ADDRESS = ("192.0.2.1", 9)  # reserved for documentation; a datagram socket "connects" without sending anything
 TOKEN_FILE = "token"
 TOKEN_BYTES = 24
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f]{0,4}(:[0-9A-Fa-f.]{0,15}){2,8}")
@@ -53,6 +55,8 @@ class WebSettings:
     ml_backend: bool = False  # also serve Label Studio's ML backend protocol
     body_bytes: int = 1 << 20
     ml_body_bytes: int = 8 << 20
+    ticket: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES), compare=False, repr=False)
+    """Opens the page like the token, but ends with this server."""
     names: frozenset[str] = field(init=False)  # host names of this server, in lower case
     cookie: str = field(init=False)  # name of the cookie with the token
 
@@ -88,6 +92,16 @@ def is_host_name(text: str) -> bool:
     (True, True, False, False)
     """
     return _HOST_NAME.fullmatch(text) is not None
+
+
+def own_address() -> str:
+    """The address under which others in the network see this machine."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(ANY_ADDRESS)
+            return str(probe.getsockname()[0])
+        except OSError:  # no network at all
+            return "127.0.0.1"
 
 
 def campaign_token(folder: Path, *, renew: bool = False) -> str:
