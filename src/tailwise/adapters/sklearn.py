@@ -6,24 +6,31 @@ A class that an estimator has not seen has probability 0 in its own column. Esti
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import BadInput, MissingExtra
+from ..errors import BadFile, BadInput, MissingExtra
 from ..inputs import shown, whole_number
-from ..learners.learner import fill_classes
+from ..learners.learner import Learner, Model, check_labels, fill_classes, make_learner
+from ..pools.pool import Inputs, read_all
 from ..selection import Selection
 from ..strategies.select import select
 from ..strategies.strategy import DEFAULT, make
-from ..types import FloatArray, IntArray, Predictions
+from ..types import FloatArray, IntArray, Predictions, Progress, no_progress
 
 if TYPE_CHECKING:
     from ..solver.path import Balance
+
+ARGUMENTS_OF_FIT = ("classes", "seed", "report", "checkpoint")  # behind inputs and labels
 
 
 def predict(
@@ -108,6 +115,137 @@ def _inputs_of_last_step(estimator: Any, X: Any) -> FloatArray:  # noqa: ANN401 
         raise BadInput(f"X holds {dense.dtype.name}, which cannot be embeddings; leave embeddings=True out")
     flat: FloatArray = dense.reshape(len(dense), -1).astype(np.float32, copy=False)
     return flat
+
+
+# -- learners ---------------------------------------------------------------------------------------------------------
+
+
+def as_learner(given: Any, name: str = "") -> Learner:  # noqa: ANN401 - known by what it can do
+    """A learner, from anything with `fit`: a name, one of ours, an estimator with `predict_proba`, your own.
+
+    Your own `fit(inputs, labels, *, classes, seed)` returns a model with `predict_proba(inputs)`, (n, classes); it may
+    leave out arguments. An estimator is copied, and `fit(X, y)` gets flat rows, pixels from 0 to 1.
+    """
+    if isinstance(given, str):
+        return make_learner(given)
+    if not callable(getattr(given, "fit", None)) or isinstance(given, type):
+        raise BadInput(f"learner is {shown(given)}; give a name, or an object with fit and predict_proba")
+    if callable(getattr(given, "load", None)) and _arguments_of_fit(given):
+        ours: Learner = given
+        return ours
+    return OwnLearner(given, name or getattr(given, "name", "") or type(given).__name__)
+
+
+def _arguments_of_fit(given: Any) -> list[str]:  # noqa: ANN401 - known by what it can do
+    """Those of our own `fit` that this one takes; nothing for an estimator, which is not asked for all classes."""
+    takes = inspect.signature(given.fit).parameters
+    if not hasattr(given, "get_params") and any(one.kind == one.VAR_KEYWORD for one in takes.values()):
+        return list(ARGUMENTS_OF_FIT)
+    return [name for name in ARGUMENTS_OF_FIT if name in takes] if "classes" in takes else []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnLearner:
+    """A learner from elsewhere, of which only `fit` and `predict_proba` are known."""
+
+    given: Any
+    name: str
+
+    @property
+    def class_weight(self) -> str | None:
+        """That of an estimator, or of the last step of a pipeline."""
+        steps = getattr(self.given, "steps", None)
+        own = getattr(steps[-1][1] if steps else self.given, "class_weight", None)
+        return own if isinstance(own, str) else None
+
+    def fit(
+        self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int,
+        report: Progress = no_progress, checkpoint: Path | None = None,
+    ) -> OwnModel:  # fmt: skip
+        """Fit a copy; one class alone needs no model."""
+        check_labels(inputs, labels, classes)
+        asked = {"classes": classes, "seed": seed, "report": report, "checkpoint": checkpoint}
+        if known := _arguments_of_fit(self.given):
+            fitted = self.given.fit(inputs, labels, **{name: asked[name] for name in known})
+            return OwnModel(fitted, classes, None)
+        from ..learners.linear import all_features
+
+        seen = np.unique(labels)
+        report(0.0, f"fitting {self.name} on {len(labels):,} labels")
+        fitted = None if len(seen) == 1 else _seeded_copy(self.given, seed)
+        if fitted is not None:
+            with _seeded_torch(seed):
+                fitted.fit(all_features(inputs), labels)
+        report(1.0, f"{self.name} fitted")
+        return OwnModel(fitted, classes, np.asarray(getattr(fitted, "classes_", seen), dtype=np.int64))
+
+    def load(self, folder: Path) -> Model:
+        """It is not stored, as that would take a pickle."""
+        raise BadFile(f"{folder} holds no model: one of {self.name} is not stored, and is fitted again when needed")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnModel:
+    """A model from elsewhere; what it does not have is missed only when a strategy needs it."""
+
+    fitted: Any  # None where all labels are of one class
+    classes: int
+    seen: IntArray | None  # of an estimator, whose rows are flat; None for a model that knows all classes
+
+    def predict_proba(self, inputs: Inputs) -> FloatArray:
+        """(n, C); a class that an estimator has not seen has probability 0."""
+        if self.seen is None:
+            return fill_classes(self.fitted.predict_proba(inputs), np.arange(self.classes), self.classes)
+        from ..learners.linear import all_features
+
+        given = np.ones((len(inputs), 1)) if self.fitted is None else self.fitted.predict_proba(all_features(inputs))
+        return fill_classes(given, self.seen, self.classes).astype(np.float32)
+
+    def embed(self, inputs: Inputs) -> FloatArray:
+        """Its own embeddings, else the features themselves; of images an error."""
+        if callable(own := getattr(self.fitted, "embed", None)):
+            return np.asarray(own(inputs))
+        if len(inputs.shape) == 4:  # pixels
+            raise self._lacks("embeddings", "embed(inputs)", "margin")
+        return read_all(inputs)
+
+    def mc_proba(self, inputs: Inputs, passes: int, seed: int) -> FloatArray:
+        """Its own passes, or an error."""
+        if not callable(own := getattr(self.fitted, "mc_proba", None)):
+            raise self._lacks("dropout passes", "mc_proba(inputs, passes, seed)", "entropy")
+        return np.asarray(own(inputs, passes, seed))
+
+    def save(self, folder: Path) -> None:
+        """Nothing is written, and the model is fitted again when it is needed."""
+
+    def _lacks(self, what: str, method: str, instead: str) -> BadInput:
+        kind = type(self.fitted).__name__
+        return BadInput(f"the strategy needs {what}, but {kind} has no {method}; add it, or take {instead!r}")
+
+
+def _seeded_copy(estimator: Any, seed: int) -> Any:  # noqa: ANN401 - any estimator
+    """Not fitted, every random_state that is not set filled with the seed."""
+    if not hasattr(estimator, "get_params"):
+        return copy.deepcopy(estimator)
+    from sklearn.base import clone
+
+    made = clone(estimator)
+    states = {
+        name: seed for name, value in made.get_params().items() if name.endswith("random_state") and value is None
+    }
+    return made.set_params(**states)
+
+
+@contextmanager
+def _seeded_torch(seed: int) -> Iterator[None]:
+    """torch's generator seeded for a while, where it is loaded: nets of skorch start from it."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
 
 
 # -- scikit-activeml --------------------------------------------------------------------------------------------------

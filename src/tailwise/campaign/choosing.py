@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ..adapters.sklearn import as_learner
 from ..calibration import Calibration
 from ..cycle import Asking, choose
 from ..errors import BadInput, PoolExhausted
 from ..inputs import many, whole_number
+from ..learners.learner import Learner
 from ..learners.linear import Float32Array
 from ..processes import one_blas_thread
 from ..selection import Bar, Selection, html_summary, html_table
@@ -117,6 +119,7 @@ class RoundOptions:
     dry_run: only propose; nothing at all is written.
     allow_unfinished: open the round even if the last one is not finished; its unanswered images return to the pool.
     skipped: choose also from the images that people have skipped and not answered.
+    learner: a name, or an object with `fit` and `predict_proba`, whose model is used for this round and not stored.
     """
 
     budget: int | None = None
@@ -128,6 +131,7 @@ class RoundOptions:
     dry_run: bool = False
     allow_unfinished: bool = False
     skipped: bool = False
+    learner: object = None
 
 
 DEFAULT_OPTIONS = RoundOptions()
@@ -146,6 +150,7 @@ class Request:
     calibration: str
     seed: int
     overlap: int
+    learner: Learner
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,13 +209,16 @@ def _request(ledger: Ledger, options: RoundOptions) -> Request:
     whole_number(overlap, "overlap", least=1)
     balance = 0.0 if isinstance(balance, str) and balance == "none" else balance
     check_strategy(strategy, balance)
-    head_named(usual.learner)
+    given = options.learner
+    learner = (
+        head_named(usual.learner if given is None else given) if isinstance(given, str | None) else as_learner(given)
+    )
     changed_settings(usual, {"calibration": calibration})  # checks it
     if not options.dry_run and ledger.read_only:
         raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing, or ask for a dry run")
     rounds = int(ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0])
     seed = rounds + 1 if options.seed is None else whole_number(options.seed, "seed")
-    return Request(options, usual, int(budget), strategy, balance, calibration, seed, int(overlap))
+    return Request(options, usual, int(budget), strategy, balance, calibration, seed, int(overlap), learner)
 
 
 def _check_finished(ledger: Ledger, options: RoundOptions) -> Pending | None:
@@ -262,14 +270,13 @@ def _choose_by_model(
     asked: Request, labelled: Labelled, embedding: Embedding, candidates: IntArray, report: Progress
 ) -> Chosen:  # fmt: skip
     started = time.perf_counter()
-    settings = asked.settings
     model, images = train(
-        labelled, embedding, learner=settings.learner, seed=asked.seed, report=partial(_stage, report, 0.6, 0.7)
+        labelled, embedding, learner=asked.learner, seed=asked.seed, report=partial(_stage, report, 0.6, 0.7)
     )
     fitted = time.perf_counter()
     pool = embedding.features[embedding.rows(candidates)[0]]
     choice = choose(
-        make(asked.strategy, balance=asked.balance), head_named(settings.learner), model, images, pool, asked.budget,
+        make(asked.strategy, balance=asked.balance), asked.learner, model, images, pool, asked.budget,
         asking=Asking(asked.calibration), seed=asked.seed, report=partial(_stage, report, 0.7, 0.95),
     )  # fmt: skip
     indices = choice.selection.indices
@@ -374,9 +381,11 @@ def _write(
         version = f"round-{number}-{time.time_ns() // 1_000_000:x}"  # two tries differ
         checksum = save(ledger, version, chosen.model)
         row = describe(
-            version, ledger, labelled, learner=asked.settings.learner, backbone=made.backbone, seed=asked.seed,
+            version, ledger, labelled, learner=asked.learner.name, backbone=made.backbone, seed=asked.seed,
             calibration=chosen.calibration, checksum=checksum,
         )  # fmt: skip
+        if not isinstance(options.learner, str | None):
+            row = replace(row, settings={**row.settings, "own": True})
     with ledger.writing():
         _check_finished(ledger, options)
         left = candidate_images(ledger, with_open_round=options.allow_unfinished, skipped=options.skipped)

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from ..adapters.sklearn import as_learner
 from ..calibration import Calibration
 from ..cycle import fit
 from ..errors import BadFile, BadInput
-from ..learners import make_learner
+from ..learners import LEARNERS, make_learner
 from ..learners.learner import SETTINGS_FILE, Learner, Model
 from ..pools.pool import LabelledImages
 from ..types import FloatArray, IntArray, Progress, no_progress
@@ -29,7 +30,8 @@ from .ledger import HasLedger, Ledger, ledger_of
 from .rounds import ModelRow, find_model, list_models
 
 FOLDER = "models"
-HEADS = ("linear", "mlp")  # learners that take features
+HEADS = ("linear", "mlp")  # learners of ours that take features
+HOME = __name__.partition(".")[0]
 
 # -- the labelled set, now or at an event of the past ------------------------------------------------------------------
 
@@ -184,9 +186,14 @@ def load(ledger: Ledger, version: str | None = None, *, report: Progress = no_pr
     row = newest_model(ledger) if version is None else find_model(ledger, version)
     calibration = _read_calibration(row.summary.get("calibration", {}))
     fault = fault_of(ledger, row)
-    if fault is None:
+    if fault is None and row.summary.get("sha256"):
         return Trained(row, head_named(row.learner).load(model_folder(ledger, row.version)), calibration)
-    return Trained(row, rebuild(ledger, row, report=report), calibration, fault)
+    if row.settings.get("own"):
+        raise BadInput(
+            f"the model {row.version} was made by {row.learner}, a learner that was given to Campaign.next and is not "
+            "stored; open the next round with a learner that has a name, and its model can be asked"
+        )
+    return Trained(row, rebuild(ledger, row, report=report), calibration, fault or "")
 
 
 def newest_model(ledger: Ledger) -> ModelRow:
@@ -201,7 +208,9 @@ def newest_model(ledger: Ledger) -> ModelRow:
 
 
 def fault_of(ledger: Ledger, row: ModelRow) -> str | None:
-    """Why the files of a model cannot be used; None where they can."""
+    """Why the files of a model cannot be used; None where they can, and for learners whose models are not stored."""
+    if not row.summary.get("sha256"):
+        return None
     folder = model_folder(ledger, row.version)
     if not folder.is_dir():
         return f"its folder {folder} is missing"
@@ -236,22 +245,25 @@ def rebuild(ledger: Ledger, row: ModelRow, *, report: Progress = no_progress) ->
 
 
 def train(
-    labelled: Labelled, embedding: Embedding, *, learner: str, seed: int, report: Progress = no_progress
+    labelled: Labelled, embedding: Embedding, *, learner: str | Learner, seed: int, report: Progress = no_progress
 ) -> tuple[Model, LabelledImages]:
     """Fit a head on a labelled set, all of which has features; gives the set too, as it was learnt from."""
     features = embedding.features[embedding.rows(labelled.images)[0]]
     names = tuple(str(number) for number in labelled.class_ids)
     images = LabelledImages(features, labelled.labels, names)
-    return fit(head_named(learner), images, seed=seed, report=report), images
+    head = head_named(learner) if isinstance(learner, str) else learner
+    return fit(head, images, seed=seed, report=report), images
 
 
 def head_named(name: str) -> Learner:
     """A learner for a campaign: one that learns from features."""
-    if name not in HEADS:
+    own = name.count(":") == 1 or getattr(LEARNERS.get(name), "__module__", __name__).partition(".")[0] != HOME
+    if name not in HEADS and not own:
         raise BadInput(
-            f"a campaign learns on cached features, so its learner is one of {', '.join(HEADS)}, not {name!r}"
+            f"a campaign learns on cached features, so its learner is one of {', '.join(HEADS)}, not {name!r}; or name "
+            "one of your own, 'package.module:Class'"
         )
-    return make_learner(name)
+    return as_learner(make_learner(name), name)
 
 
 def describe(

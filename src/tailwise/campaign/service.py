@@ -283,17 +283,19 @@ class Campaign(AbstractContextManager["Campaign"]):
     def next(
         self, budget: int | None = None, *, strategy: str | None = None, balance: str | float | None = None,
         calibration: str | None = None, seed: int | None = None, overlap: int | None = None, dry_run: bool = False,
-        allow_unfinished: bool = False, skipped: bool = False, report: Progress = no_progress,
+        allow_unfinished: bool = False, skipped: bool = False, learner: object = None,
+        report: Progress = no_progress,
     ) -> Proposal:  # fmt: skip
         """Train on what is labelled and open the next round: `campaign.next(100)`; with `dry_run`, only propose it.
 
         What is not given is taken from the settings; the seed is the number of the round. With `allow_unfinished`,
-        though the last round has images left; with `skipped`, also of images that people have skipped.
+        though the last round has images left; with `skipped`, also of images that people have skipped. `learner` is a
+        name, or an object with `fit` and `predict_proba`, such as an estimator of scikit-learn; it gets features.
         """
         from .choosing import RoundOptions, next_round
 
         options = RoundOptions(
-            budget, strategy, balance, calibration, seed, overlap, dry_run, allow_unfinished, skipped
+            budget, strategy, balance, calibration, seed, overlap, dry_run, allow_unfinished, skipped, learner
         )  # fmt: skip
         made = next_round(self, options, report=report)
         opened = "a dry run" if made.round is None else f"round {made.round.id}"

@@ -13,7 +13,7 @@ import math
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -23,7 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from ..errors import BadFile, BadInput, UnknownName
 from ..files import is_file, no_file
 from ..inputs import Registry, check_settings, shown
-from ..learners import LEARNERS, make_learner
+from ..learners import make_learner
+from ..learners.learner import learner_class
 from ..learners.vaal import VaalSettings
 from ..pools import POOLS, Tail
 from ..pools.longtail import exact_number
@@ -193,8 +194,9 @@ def parse_experiment(text: str, source: str, *, to_run: bool = True) -> Experime
 def _check_names(experiment: Experiment) -> None:
     """Make everything that has a name, so that a misspelt setting is found now and not after hours."""
     _ = POOLS[experiment.pool.name]
-    learner = LEARNERS[experiment.learner.name]
-    _check_types(f"learner {experiment.learner.name!r}", learner, experiment.learner.settings)
+    learner = learner_class(experiment.learner.name)
+    if is_dataclass(learner):
+        _check_types(f"learner {experiment.learner.name!r}", learner, experiment.learner.settings)
     make_learner(experiment.learner.name, **experiment.learner.settings)
     check_settings("vaal", experiment.vaal, (field.name for field in fields(VaalSettings)))
     _check_types("vaal", VaalSettings, experiment.vaal)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
+from ..adapters.sklearn import as_learner
 from ..cycle import Asking, Choice, Marks, Seconds, choose, class_shares, fit, mark
 from ..errors import BadFile, BadInput
 from ..files import write_whole
@@ -56,7 +57,8 @@ def open_setup(trial: Trial) -> TrialSetup:
         pool.train.labels, pool.train.classes, tail=trial.tail, initial=experiment.start.initial,
         draw=experiment.start.draw, seed=trial.seed,
     )  # fmt: skip
-    learner = make_learner(experiment.learner.name, **experiment.learner.settings)
+    named = experiment.learner
+    learner = as_learner(make_learner(named.name, **named.settings), named.name)
     return TrialSetup(pool, parts, learner, Target.paper() if experiment.target == "paper" else Target.uniform())
 
 

@@ -109,6 +109,11 @@ def _from_campaign(folder: Path) -> SavedLearner:
         fault = models.fault_of(ledger, row)
         if fault is not None:
             raise BadFile(f"the newest model of {folder} cannot be used: {fault}; open the next round, which trains it")
+        if not row.summary.get("sha256"):
+            raise BadInput(
+                f"the newest model of {folder} was made by {row.learner}, whose models are not stored; choose the "
+                "learner linear or mlp and open the next round"
+            )
         names = {one.id: one.name for one in list_classes(ledger, retired=True)}
         trained = models.load(ledger, row.version)
     calibration = trained.calibration

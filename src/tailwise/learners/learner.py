@@ -1,19 +1,21 @@
 """What every learner shares: its interface and registry, how it reads inputs, how models are saved and calibrated.
 
-A learner is settings and one method, `fit`; a model never changes once it is fitted. Models are stored as JSON and
+A learner is settings and one method, `fit`; a model never changes once it is fitted. Learners from elsewhere need only
+`fit` and `predict_proba`: `tailwise.adapters.sklearn.as_learner` fills in the rest. Models are stored as JSON and
 safetensors, never as a pickle. Calibration fits a temperature on stratified folds of the labelled set.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -61,7 +63,10 @@ class Model(Protocol):
 class Learner(Protocol):
     """Settings of a way to learn."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """What it is called in files and results."""
+        ...
 
     def fit(
         self, inputs: Inputs, labels: IntArray, *, classes: int, seed: int,
@@ -86,11 +91,30 @@ def learner(cls: Kind) -> Kind:
 
 
 def make_learner(name: str, **settings: Any) -> Learner:  # noqa: ANN401 - each learner names and types its own settings
-    """Make a learner by name."""
-    kind: Any = LEARNERS[name]
-    check_settings(f"learner {name!r}", settings, (field.name for field in fields(kind)))
-    made: Learner = kind(**settings)
+    """Make a learner by name, or by "package.module:Class", which is imported: "sklearn.svm:SVC"."""
+    kind: Any = learner_class(name)
+    if is_dataclass(kind):
+        check_settings(f"learner {name!r}", settings, (field.name for field in fields(kind)))
+    try:
+        made: Learner = kind(**settings)
+    except TypeError as error:
+        raise BadInput(f"cannot make the learner {name!r}: {error}") from error
     return made
+
+
+def learner_class(name: str) -> type[Any]:
+    """The class of a registered learner, or of one that is named by its module."""
+    module, colon, kind = str(name).partition(":")
+    if name in LEARNERS or not colon:
+        return LEARNERS[name]
+    try:
+        found: Any = getattr(importlib.import_module(module), kind)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(f"cannot import the learner {name!r}: {error}; give 'package.module:Class'") from error
+    if not isinstance(found, type) or not callable(getattr(found, "fit", None)):
+        raise BadInput(f"{name!r} is not a learner; it must be a class with fit and predict_proba")
+    imported: type[Any] = found
+    return imported
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------
