@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tailwise.adapters.label_studio import Connection
 from tailwise.campaign.service import Campaign
 from tailwise.formats.label_studio import label_config
 from tailwise.web.serve import Options
@@ -57,10 +59,10 @@ def annotation(number: int, choice: str | None, **more: Any) -> dict[str, Any]: 
     }  # fmt: skip
 
 
-def told(api: Api, action: str, **body: Any) -> dict[str, Any]:  # noqa: ANN401
+def told(api: Api, action: str, status: int = 202, **body: Any) -> dict[str, Any]:  # noqa: ANN401
     """Send what Label Studio sends; gives the answer."""
     answer = api.client.post("/webhook", json={"action": action, "project": {"id": 1}, **body})
-    assert answer.status_code == 202, answer.text
+    assert answer.status_code == status, answer.text
     found: dict[str, Any] = answer.json()
     return found
 
@@ -130,13 +132,13 @@ def test_predictions_are_those_of_the_model_in_the_names_of_the_configuration(tr
     for name, one in zip(names, told["results"], strict=True):
         assert one["model_version"] == told["model_version"]
         if name == "nowhere.png":
-            assert (one["result"], one["score"]) == ([], 0.0)
+            assert (one["result"], one["score"]) == ([], 1.0)
             continue
         (region,) = one["result"]
         assert (region["from_name"], region["to_name"], region["type"]) == ("animal", "photo", "choices")
         cls, score = expected[name.rsplit("/", 1)[-1].split("-")[-1]]
         assert region["value"]["choices"] == [{"cat": "felis"}.get(cls, cls)]
-        assert one["score"] == pytest.approx(score, abs=1e-6)
+        assert region["score"] == pytest.approx(score, abs=1e-6)
 
 
 def model_says(campaign: Campaign) -> dict[str, tuple[str, float]]:
@@ -155,6 +157,76 @@ def model_says(campaign: Campaign) -> dict[str, tuple[str, float]]:
         paths[image]: (names[cls], share)
         for image, cls, share in zip(found.images.tolist(), best.tolist(), score.tolist(), strict=True)
     }
+
+
+def test_scores_put_the_open_round_first_by_rank_and_decided_images_last(trained: Api) -> None:
+    """Label Studio's uncertainty sampling shows the lowest score first."""
+    paths = [path for (path,) in trained.rows("SELECT path FROM image ORDER BY id")]
+    tasks = [task(number, path) for number, path in enumerate(paths)]
+    scores = [one["score"] for one in trained.post("/predict", tasks=tasks)["results"]]
+    ranked = trained.rows("SELECT i.path FROM round_image AS r JOIN image AS i ON i.id = r.image_id ORDER BY r.rank")
+    decided = {path for (path,) in trained.rows("SELECT i.path FROM verdict JOIN image AS i ON i.id = image_id")}
+    order = [path for _, path in sorted(zip(scores, paths, strict=True))]
+    assert order[:6] == [path for (path,) in ranked if path not in decided]
+    assert set(order[-len(decided) :]) == decided
+    assert len(decided) >= 12
+
+
+def test_before_the_first_model_the_round_comes_first_too(api: Api) -> None:
+    paths = [f"00{number}_{number % 3}.png" for number in range(6)]
+    told = api.post("/predict", tasks=[task(number, path) for number, path in enumerate(paths)])["results"]
+    ranked = api.rows("SELECT i.path FROM round_image AS r JOIN image AS i ON i.id = r.image_id ORDER BY r.rank")
+    assert [path for _, path in sorted((one["score"], path) for one, path in zip(told, paths, strict=True))] == [
+        path for (path,) in ranked
+    ]
+
+
+def test_what_is_refused_is_logged_with_the_reason_and_without_the_token(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = "wrong-token-0123456789"
+    url = f"{api.serving.url}webhook"
+    httpx.post(url, json={"action": "x"}, auth=("tailwise", wrong), trust_env=False)
+    httpx.post(url, json={"action": "x"}, trust_env=False)
+    api.client.post("/webhook", json={"no": "action"})
+    api.client.post("/setup", json={"schema": "no xml"})
+    api.client.post("/predict", content=b"x", headers={"Content-Type": "text/plain"})
+    lines = [one.getMessage() for one in caplog.records if one.getMessage().startswith("refused ")]
+    assert [line.partition(": ")[2][:3] for line in lines] == ["401", "401", "422", "400", "415"]
+    assert "the token is not that of this campaign" in lines[0]
+    assert "no token was sent" in lines[1]
+    assert "body.action" in lines[2]
+    assert all(
+        line.startswith(f"refused POST {path} of 127.0.0.1")
+        for line, path in zip(lines, ("/webhook", "/webhook", "/webhook", "/setup", "/predict"), strict=True)
+    )
+    assert not any(secret in line for line in lines for secret in (wrong, api.serving.token or "?"))
+
+
+def test_an_account_is_the_annotator_that_the_connection_names(api: Api) -> None:
+    Connection("http://lab:8080", 1, {"user 7": "anna", "ann@example.org": "anna"}).write(api.folder)
+    said = annotation(0, "cat", completed_by=7)
+    hook(api, "ANNOTATION_CREATED", annotation=said, task=task(0, "000_0.png"))
+    hook(api, "ANNOTATION_CREATED", annotation=annotation(1, "dog"), task=task(1, "001_1.png"))
+    hook(api, "ANNOTATION_CREATED", annotation=annotation(2, "owl", completed_by=8), task=task(2, "002_2.png"))
+    assert [row[1] for row in answers(api)] == ["anna", "anna", "user 8"]
+
+
+def test_our_own_answer_that_comes_back_is_not_a_second_person(tmp_path: Path) -> None:
+    make_campaign(tmp_path, Plan(images=3))
+    with Campaign.open(tmp_path / "campaign") as campaign:
+        campaign.label("000_0.png", "cat", annotator="ben")
+        campaign.export(tmp_path / "studio", format="label-studio")
+    (sent,) = json.loads((tmp_path / "studio" / "tasks.json").read_text(encoding="utf-8"))
+    result = sent["annotations"][0]["result"]
+    back = {"id": 14, "completed_by": 1, "import_id": sent["annotations"][0]["id"], "result": result, "task": 5}
+    with reopened(tmp_path / "campaign", OPTIONS) as api:
+        given = {"id": 5, "data": sent["data"]}
+        assert hook(api, "ANNOTATIONS_CREATED", annotation=[back], task=[given]) == 1
+        assert answers(api) == [("000_0.png", "ben", "label", "cat")]
+        changed = {**back, "result": [{**result[0], "value": {"choices": ["dog"]}}]}
+        assert hook(api, "ANNOTATION_UPDATED", annotation=changed, task=given) == 1
+        assert [row[1:] for row in answers(api)] == [("ben", "label", "cat"), ("user 1", "label", "dog")]
 
 
 def test_no_tasks_no_predictions(trained: Api) -> None:
@@ -299,7 +371,7 @@ def test_what_came_from_elsewhere_stays_when_an_annotation_is_deleted(api: Api) 
 
 def test_start_training_trains_and_chooses_in_the_background(tmp_path: Path) -> None:
     with serving_api(tmp_path, OPTIONS, images=30, settings={"budget": 6}, chosen=0) as api:
-        nothing = told(api, "START_TRAINING")["training"]
+        nothing = told(api, "START_TRAINING", 409)["training"]
         assert nothing == "not started: no image has a label yet; label some first"
         assert api.get("/api/job")["state"] == "idle"
         tasks = [task(number, f"{number:03}_{number % 3}.png") for number in range(9)]
@@ -308,10 +380,10 @@ def test_start_training_trains_and_chooses_in_the_background(tmp_path: Path) -> 
         started = time.monotonic()
         assert told(api, "START_TRAINING")["training"] == "started"
         assert time.monotonic() - started < PATIENCE
-        assert "already being chosen" in told(api, "START_TRAINING")["training"]
+        assert "already being chosen" in told(api, "START_TRAINING", 409)["training"]
         assert api.wait_for_job()["round"] == 1
         assert api.post("/predict", tasks=[task(1, "020_2.png")])["results"][0]["result"] != []
-        assert "round 1 is not finished" in told(api, "START_TRAINING")["training"]
+        assert "round 1 is not finished" in told(api, "START_TRAINING", 409)["training"]
         assert api.rows("SELECT count(*) FROM round") == [(1,)]
 
 
@@ -335,7 +407,7 @@ def test_what_was_accepted_is_recorded_before_the_server_is_gone(tmp_path: Path)
 @pytest.mark.parametrize(
     "body",
     [
-        {"action": "PROJECT_UPDATED"}, {"action": "START_TRAINING", "project": {}}, {"action": "ANNOTATION_CREATED"},
+        {"action": "PROJECT_UPDATED"}, {"action": "ANNOTATION_CREATED"},
         {"action": "ANNOTATION_CREATED", "annotation": 5, "task": "x"},
         {"action": "ANNOTATION_CREATED", "annotation": {"task": [1]}, "task": {"id": 1}},
         {"action": "ANNOTATION_CREATED", "annotation": {"result": "x"}, "task": {"id": {}, "data": None}},

@@ -50,8 +50,11 @@ _ANSWERS = "SELECT image_id, annotator, kind, class_id, at, model_version FROM a
 _ROWS = """
 WITH said AS ({said})
 SELECT i.id, i.folder_id, i.path, i.sha256, i.trouble, said.annotator, coalesce(said.kind, 'label') AS kind, c.name,
-    said.at, said.model_version
+    said.at, said.model_version, o.round_id, o.rank
 FROM image AS i {join} JOIN said ON said.image_id = i.id LEFT JOIN class AS c ON c.id = said.class_id
+LEFT JOIN (
+    SELECT ri.* FROM round_image AS ri JOIN round AS r ON r.id = ri.round_id WHERE r.closed_at IS NULL
+) AS o ON o.image_id = i.id
 WHERE said.image_id IS NOT NULL OR (i.trouble IS NULL AND i.duplicate_of IS NULL)
 ORDER BY i.id, said.annotator
 """
@@ -252,6 +255,8 @@ def _row(row: sqlite3.Row, folder: str) -> Row:
         kind=kind,
         sha256=row["sha256"] or "",
         within=row["path"] if folder else "",
+        round=row["round_id"],
+        rank=row["rank"],
     )
     return Row(row["id"], row["folder_id"], row["trouble"] or "", record)
 

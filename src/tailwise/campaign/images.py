@@ -14,13 +14,14 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import permutations
 from pathlib import Path, PurePath
 
 from ..errors import BadFile, UnknownName
 from ..files import with_home
 from ..formats.base import Record
-from ..formats.label_studio import path_of_address
+from ..formats.label_studio import path_of_address, uploaded_name
 from ..inputs import shown
 from .ledger import Ledger
 
@@ -330,7 +331,12 @@ class Matcher:
             found = self._with_path(form) or self._with_end(_normal(form))
             if found:
                 return found
-        return []
+        return self._uploaded.get(posixpath.basename(path_of_address(path)), [])
+
+    @cached_property
+    def _uploaded(self) -> dict[str, list[KnownImage]]:
+        """By the names that Label Studio gives to uploaded files."""
+        return _grouped((uploaded_name(row.path), row) for row in self._rows)
 
     def _with_path(self, path: str) -> list[KnownImage]:
         """Those whose path below a folder, or whose whole path, is this one."""

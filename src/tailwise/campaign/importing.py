@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from ..adapters.label_studio import Connection, read_annotator_map
 from ..errors import BadInput
 from ..files import usable
 from ..formats import FORMATS, Record, guess_format
@@ -99,6 +100,7 @@ class Options:
     overwrite: bool = False
     by_name: bool = False  # trust names, even of images with other bytes
     dry_run: bool = False
+    people: Mapping[str, str] = field(default_factory=dict)  # what a record calls its annotator → the name here
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,8 @@ class Tally:
 def import_file(
     campaign: HasLedger | Ledger, path: str | Path, *, format: str | None = None, annotator: str = ANNOTATOR,
     rename: Mapping[str, str] | None = None, create_classes: bool = False, overwrite: bool = False,
-    by_name: bool = False, dry_run: bool = False, report: Progress = no_progress,
+    by_name: bool = False, annotator_map: str | Mapping[str, str] = "", dry_run: bool = False,
+    report: Progress = no_progress,
 ) -> Imported:  # fmt: skip
     """Import a file or a folder in one of the formats, by default the one that `guess_format` finds.
 
@@ -145,13 +148,17 @@ def import_file(
     create_classes: add the file's classes that the campaign does not have, in the file's order.
     overwrite: let a file change what the same annotator has said before.
     by_name: match images by their names even where their bytes are others.
+    annotator_map: accounts of the file → annotators here, as {"1": "anna"}, "1=anna,2=ben" or a file with such pairs;
+        by default those that `tailwise connect` found in Label Studio.
     dry_run: write nothing, only say what would be done.
     """
     ledger, place = ledger_of(campaign), usable(path)
     report(0.0, f"reading {place}")
     known = tuple(one.name for one in list_classes(ledger))
     loaded = FORMATS[guess_format(place) if format is None else format].read(place, known)
-    options = Options(annotator, rename or {}, create_classes, overwrite, by_name, dry_run)
+    options = Options(
+        annotator, rename or {}, create_classes, overwrite, by_name, dry_run, _people(ledger, annotator_map)
+    )  # fmt: skip
     done = import_records(ledger, loaded.records, options, classes=loaded.classes, report=report)
     return replace(done, problems=(*loaded.problems, *done.problems))
 
@@ -184,6 +191,13 @@ def import_records(
         problems=tuple(tally.problems),
         dry_run=options.dry_run,
     )
+
+
+def _people(ledger: Ledger, given: str | Mapping[str, str]) -> dict[str, str]:
+    """The annotators of accounts: those of the connected Label Studio, and over them those that are given."""
+    connection = Connection.read(ledger.folder)
+    pairs = given if isinstance(given, str) else ",".join(f"{account}={name}" for account, name in given.items())
+    return {**(connection.people if connection else {}), **(read_annotator_map(pairs) if pairs else {})}
 
 
 def _new_classes(ledger: Ledger, records: Iterable[Record], options: Options, classes: Sequence[str]) -> list[str]:
@@ -222,7 +236,7 @@ def _claims(
             tally.unknown[entry.label or "", _why_unknown(entry.label or "", options.rename)] += 1
             continue
         try:
-            person = clean_annotator(entry.annotator or options.annotator)
+            person = clean_annotator(options.people.get(entry.annotator, entry.annotator) or options.annotator)
         except BadInput as error:
             tally.problems.append(f"{entry.path}: {error}")
             continue

@@ -152,6 +152,50 @@ def label(
         run_label(folder, options, form)
 
 
+connections = typer.Typer(help="Connect a campaign with a labelling tool that runs already.", no_args_is_help=True)
+campaigns.add_typer(connections, name="connect", rich_help_panel=PANEL)
+AnnotatorMap = Annotated[
+    str,
+    typer.Option(metavar="PAIRS", help="Which account is which annotator: 1=anna,2=ben, or a file with such pairs."),
+]
+
+
+@connections.command("label-studio")
+def connect_label_studio(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where Label Studio runs.")],
+    project: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="The project, as in its address.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The campaign's folder; default: this one.")] = Path(),
+    api_key: Annotated[
+        str,
+        typer.Option(
+            metavar="TOKEN", envvar="LABEL_STUDIO_API_KEY", help="A personal access token.", show_default=False
+        ),
+    ] = "",
+    server: Annotated[
+        str, typer.Option(metavar="URL", help="Where Label Studio reaches `tailwise label --ml-backend`.")
+    ] = "http://127.0.0.1:8765",
+    annotator_map: AnnotatorMap = "",
+    write_config: Annotated[
+        bool, typer.Option("--write-config", help="Replace a labelling configuration that does not fit the classes.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Connect a project of Label Studio with a campaign that `tailwise label DIR --ml-backend` serves.
+
+    Adds the ML backend and the webhook, checks the labelling configuration, and puts the open round first. Again after
+    a round: brings it up to date.
+
+    Example:
+
+      tailwise connect label-studio http://localhost:8080 birds --project 3
+    """
+    from .data_commands import run_connect
+
+    options = {"annotator_map": annotator_map, "write_config": write_config}
+    run_connect(folder, url, project, api_key, server, options, Form.of(as_json=as_json, quiet=quiet))
+
+
 @campaigns.command(rich_help_panel=PANEL)
 def status(folder: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
     """Say how a campaign stands: images, labels, round, people.
@@ -239,6 +283,7 @@ def import_(
     by_name: Annotated[
         bool, typer.Option("--by-name", help="Match images by name even where their bytes are others.")
     ] = False,
+    annotator_map: AnnotatorMap = "",
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -256,7 +301,7 @@ def import_(
 
     options = {
         "format": format, "annotator": annotator, "create_classes": create_classes, "overwrite": overwrite,
-        "by_name": by_name, "dry_run": dry_run,
+        "by_name": by_name, "annotator_map": annotator_map, "dry_run": dry_run,
     }  # fmt: skip
     run_import(folder, file, options, tuple(rename or ()), Form.of(as_json=as_json, quiet=quiet))
 

@@ -65,6 +65,38 @@ def run_import(
         print(f"tailwise: {left:,} records of {name} could not be taken; --json lists them", file=sys.stderr)
 
 
+def run_connect(
+    folder: Path, url: str, project: int, key: str, server: str, options: Mapping[str, Any], form: Form
+) -> None:  # fmt: skip
+    """`tailwise connect label-studio`."""
+    from ..adapters.label_studio import Server, Studio, connect, read_annotator_map
+    from ..campaign.classes import list_classes
+    from ..web.label_studio import place_of
+    from ..web.settings import campaign_token
+
+    people = read_annotator_map(options["annotator_map"]) if options["annotator_map"] else {}
+    with opened(folder) as campaign:
+        place, classes = place_of(campaign.ledger), [one.name for one in list_classes(campaign.ledger)]
+        home = campaign.folder
+    done = connect(
+        Studio(url, key), project, Server(server.rstrip("/"), campaign_token(home)), classes, place=place,
+        annotators=people, write_config=options["write_config"],
+    )  # fmt: skip
+    done.connection.write(home)
+    if form is Form.JSON:
+        print(json.dumps(asdict(done)))
+    elif form is Form.SUMMARY:
+        written = "written from the campaign's classes" if done.config_written else "fits the campaign's classes"
+        print(f"Connected {printable(done.title)!r} (project {project}) with {home.name}.")
+        print(f"  labelling configuration  {written}")
+        print(f"  ML backend, webhook      {server} with the campaign's token")
+        print(
+            f"  tasks                    {done.tasks:,}, of them {done.in_round:,} in the open round, which come first"
+        )
+        print(f"  predictions              model {printable(done.model_version) or '(none yet)'}")
+        print(f"  annotators               {printable(', '.join(sorted(set(done.connection.people.values()))))}")
+
+
 def pair_of(text: str, option: str) -> tuple[str, str]:
     """The two names in OLD=NEW.
 

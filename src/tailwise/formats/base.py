@@ -43,6 +43,7 @@ class Record:
     proba: class name → probability, by the model `model_version`.
     sha256: of the image's bytes; empty where it is not known.
     within: the path below the folder, where `path` begins with its name; else empty.
+    round: the open round that asks for the image, with its rank there from 1; None where no open round does.
     """
 
     path: str
@@ -55,6 +56,8 @@ class Record:
     kind: Kind = "label"
     sha256: str = ""
     within: str = field(default="", compare=False)
+    round: int | None = field(default=None, compare=False)
+    rank: int | None = field(default=None, compare=False)
 
     @property
     def answered(self) -> bool:

@@ -35,9 +35,11 @@ TASKS, CONFIG = "tasks.json", "label_config.xml"
 CONTROL, OBJECT = "label", "image"
 RESULT = {"from_name": CONTROL, "to_name": OBJECT, "type": "choices"}
 NOTE = "tailwise"
+ANSWERS = "answers"  # in the note of a task: what was answered before the export; annotations refer to it by import_id
 OTHER = "__other__"
 LOCAL_FILES = "/data/local-files/?d="
 UPLOAD = re.compile(r"/?(?:data/)?upload/(?:\d+/)?(?:[0-9a-f]{8}-)?(?P<name>[^/]+)")
+UPLOAD_DROPS = re.compile(r"[^-\w.]")  # what Label Studio takes out of the name of an uploaded file, after spaces → _
 IMAGE = re.compile(r"\.(jpe?g|png|gif|bmp|tiff?|webp)$", re.IGNORECASE)
 IMAGE_KEYS = ("image", "img", "url", "file", "path")
 CHOICE_KEYS = ("choice", "label", "class", "choices", "category")
@@ -117,7 +119,7 @@ def task_records(task: Json, number: int, classes: Sequence[str]) -> tuple[list[
         return [], [f"{name}: {error}"]
     for item in said:
         try:
-            records.append(_answer(item, bare, classes))
+            records.append(_as_exported(_answer(item, bare, classes), item, task))
         except BadInput as error:
             problems.append(f"{name} ({bare.path}): {error}")
     return records if said else [bare], problems
@@ -140,6 +142,15 @@ def path_of_address(address: str) -> str:
     path = unquote(re.split("[?#]", rest.partition("/")[2])[0]) if scheme else address
     upload = UPLOAD.fullmatch(path)
     return upload["name"] if upload else path
+
+
+def uploaded_name(path: str) -> str:
+    """What Label Studio calls a file after its upload, without the eight digits that it puts in front.
+
+    >>> uploaded_name("pets/my cat (2).jpg")
+    'my_cat_2.jpg'
+    """
+    return UPLOAD_DROPS.sub("", path.rpartition("/")[2].strip().replace(" ", "_"))
 
 
 def _image_of(data: Json, task: Json) -> Record:
@@ -185,7 +196,10 @@ def _guess(task: Json) -> tuple[dict[str, float] | None, str]:
     for item in predictions if isinstance(predictions, list) else ():
         if isinstance(item, dict) and item.get("score") is not None:
             try:
-                return {_choice(item.get("result")): _share(item["score"])}, str(item.get("model_version") or "")
+                result = item.get("result")
+                own = [one.get("score") for one in result if isinstance(one, dict)] if isinstance(result, list) else []
+                score = next((one for one in own if one is not None), item["score"])  # ours puts the round first
+                return {_choice(result): _share(score)}, str(item.get("model_version") or "")
             except BadInput:
                 continue
     return None, ""
@@ -205,6 +219,24 @@ def _answer(item: Json, bare: Record, classes: Sequence[str]) -> Record:
         annotator=str(ours["annotator"]) if "annotator" in ours else _person(item.get("completed_by")),
         at=from_iso(created) if isinstance(created, str) and created else None,
         model_version=str(ours.get("model_version", bare.model_version)),
+    )
+
+
+def _as_exported(record: Record, item: Json, task: Json) -> Record:
+    """Whose answer an annotation is that came from us and is unchanged: Label Studio says that its importer gave it."""
+    data = task.get("data")
+    note = data.get(NOTE) if isinstance(data, dict) else None
+    ours, number = (note.get(ANSWERS) if isinstance(note, dict) else None), item.get("import_id")
+    if not isinstance(ours, list) or not isinstance(number, int) or not 0 < number <= len(ours):
+        return record
+    said = ours[number - 1]
+    if not isinstance(said, dict) or (said.get("kind"), said.get("label")) != (record.kind, record.label):
+        return record
+    at, who = said.get("time"), said.get("annotator")
+    return replace(
+        record,
+        annotator=who if isinstance(who, str) else record.annotator,
+        at=from_iso(at) if isinstance(at, str) else record.at,
     )
 
 
@@ -336,13 +368,17 @@ def _task(group: Sequence[Record], origin: Path, other: str) -> dict[str, object
         "split": first.split,
         "model_version": version,
         "proba": dict(first.proba) if first.proba else None,
+        ANSWERS: [_noted_answer(record) for record in group if record.answered],
     }
+    place = {} if first.rank is None else {"round": first.round, "rank": first.rank}  # columns to sort and filter by
+    answered = [record for record in group if record.answered]
     task: dict[str, object] = {
         "data": {
             "image": _address_of(first.within or first.path, origin),
+            **place,
             NOTE: {key: value for key, value in note.items() if value},
         },
-        "annotations": [_annotation(record, other) for record in group if record.answered],
+        "annotations": [_annotation(record, other, number) for number, record in enumerate(answered, start=1)],
     }
     if first.proba:
         name, score = max(first.proba.items(), key=lambda share: share[1])
@@ -358,10 +394,19 @@ def _address_of(path: str, origin: Path) -> str:
     return LOCAL_FILES + quote(f"{folder}/{path}".lstrip("/"))
 
 
-def _annotation(record: Record, other: str) -> dict[str, object]:
-    """An annotation; `completed_by` is left out, as Label Studio refuses people that it does not know."""
+def _noted_answer(record: Record) -> dict[str, object]:
+    said: dict[str, object] = {"annotator": record.annotator, "kind": record.kind, "label": record.label}
+    return said | ({} if record.at is None else {"time": to_iso(record.at)})
+
+
+def _annotation(record: Record, other: str, number: int) -> dict[str, object]:
+    """An annotation; `completed_by` is left out, as Label Studio refuses people that it does not know.
+
+    Of the rest Label Studio keeps only the result and the id, as `import_id`.
+    """
     chosen = {"label": record.label, "other": other, "skip": None}[record.kind]
     said: dict[str, object] = {
+        "id": number,
         "result": [] if chosen is None else [RESULT | {"value": {"choices": [chosen]}}],
         "was_cancelled": record.kind == "skip",
         "ground_truth": False,

@@ -149,9 +149,12 @@ def parse_csv(text: str, name: str) -> Table:
 def records_of(table: Table) -> Iterator[Record]:
     """The records of a table, whatever order its columns have."""
     where = columns_of(table)
+    accounts = "annotation_id" in table.header  # Label Studio's CSV: annotators by number, as in its JSON
     shares = [(at, name[len(PROBABILITY) :]) for at, name in enumerate(table.header) if name.startswith(PROBABILITY)]
     for line, cells in table.rows:
         got = {column: cells[at] for column, at in where.items()}
+        if accounts and got.get("annotator", "").isdigit():
+            got["annotator"] = f"user {got['annotator']}"
         try:
             yield _record(got, {name: cells[at] for at, name in shares if cells[at]})
         except BadInput as error:

@@ -18,7 +18,7 @@ from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLed
 from . import routes
 from .images import TooManyImages
 from .jobs import AlreadyRunning, Unfinished
-from .security import ErrorResponse, SecurityMiddleware
+from .security import ErrorResponse, SecurityMiddleware, log_refused
 from .service import CannotWrite, Service
 from .settings import WebSettings
 
@@ -93,15 +93,18 @@ async def _on_library_error(request: Request, error: Exception) -> Response:
     if isinstance(error, LedgerReplaced):
         service.log_replaced(error)
     found = error_response(error)
+    log_refused(request.scope, found, service.settings)
     headers = {"Retry-After": "1"} if found.status == 429 else None
     return Response(replace(found, message=service.public(found.message)).body(), found.status, headers, JSON)
 
 
-async def _on_invalid_request(_: Request, error: Exception) -> Response:
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
     """Where and what; the values stay out, they may be megabytes."""
     assert isinstance(error, RequestValidationError)
     faults = [f"{'.'.join(str(part)[:40] for part in one['loc'])}: {one['msg']}" for one in error.errors()[:5]]
-    return Response(ErrorResponse(422, "invalid", "; ".join(faults)).body(), 422, media_type=JSON)
+    found = ErrorResponse(422, "invalid", "; ".join(faults))
+    log_refused(request.scope, found, request.app.state.service.settings)
+    return Response(found.body(), 422, media_type=JSON)
 
 
 async def _on_http_error(_: Request, error: Exception) -> Response:

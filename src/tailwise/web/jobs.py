@@ -75,12 +75,19 @@ class Unfinished(TailwiseError, ValueError):
 class Jobs:
     """The background jobs of one server; a restart drops a job that was running without a trace."""
 
-    def __init__(self, ledger: Ledger, submit: Submit, public: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        submit: Submit,
+        public: Callable[[str], str] = str,
+        on_open: Callable[[], None] | None = None,
+    ) -> None:
         remove_left_over(ledger)
         self.predictions = PredictionCache(self._predict_later)
         self._ledger = ledger
         self._submit = submit
         self._public = public  # removes paths from messages
+        self._on_open = on_open  # called when a round was opened
         self.state = schemas.Job(state="idle")  # progress of the job, or how the last one ended
         self._turn = threading.Lock()
         self._closed = False
@@ -108,6 +115,8 @@ class Jobs:
         try:
             opened = self._choose_round(request)
             self.state = schemas.Job(state="done", share=1.0, what=f"round {opened.id} is open", round=opened.id)
+            if self._on_open is not None:
+                self._on_open()
         except (TailwiseError, OSError) as error:  # a full disk can be shown, too
             log.warning("choosing the next round failed: %s", error)
             self.state = schemas.Job(state="failed", what=self.state.what, error=self._public(str(error)))

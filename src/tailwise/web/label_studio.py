@@ -9,23 +9,36 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..adapters.label_studio import (
+    KEY_VARIABLE,
+    Connection,
+    Control,
+    PlaceOf,
+    Studio,
+    bring_round,
+    read_control,
+)
 from ..campaign import answers, leases
 from ..campaign.answers import LATEST, Answer, Refused
 from ..campaign.classes import ClassRow, clean_annotator, find_class, list_classes
 from ..campaign.images import Matcher
 from ..campaign.ledger import Ledger
 from ..campaign.models import newest_model
-from ..errors import BadFile, BadInput, UnknownName
+from ..campaign.rounds import current_round, round_picks
+from ..errors import BadInput, TailwiseError, UnknownName
 from ..formats.base import Record
-from ..formats.label_studio import CONTROL, OBJECT, task_records
-from ..formats.reading import xml_of
+from ..formats.label_studio import task_records
 from .jobs import ModelPredictions
+from .settings import get_log
 from .views import Read
+
+log = get_log(__name__)
 
 NO_MODEL = "untrained"
 ANNOTATOR = "label-studio"  # of annotations that name nobody
@@ -35,26 +48,6 @@ MOST_NUMBER = 1 << 63
 MOST_PROJECTS = 1000
 MOST_NAME = 40
 MOST_TASKS = 10_000
-
-
-# The labelling configuration: XML in, the control that asks for the class and its choices out.
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """Where a prediction goes; by default named as `tailwise export` does."""
-
-    from_name: str = CONTROL
-    to_name: str = OBJECT
-    choices: Mapping[str, str] = field(default_factory=dict)  # shown name → stored name, which differs with an alias
-
-    def shown(self, choice: str) -> str:
-        """The name that people see for a choice of a result: the inverse of `choices`.
-
-        >>> Control(choices={"owl": "o", "gull": "gull"}).shown("o")
-        'owl'
-        """
-        return next((name for name, kept in self.choices.items() if kept == choice), choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +75,6 @@ def _project_id(project: object) -> str:
     """
     name = project.get("id") if isinstance(project, dict) else project
     return str(name)[:MOST_NAME].partition(".")[0]
-
-
-def read_control(config: str | None) -> Control:
-    """The first control with choices.
-
-    >>> read_control('<View><Choices name="kind" toName="img"><Choice value="owl" alias="o"/></Choices></View>')
-    Control(from_name='kind', to_name='img', choices={'owl': 'o'})
-    """
-    if not config:
-        return Control()
-    try:
-        root = xml_of(config.encode("utf-8"), "the labelling configuration")
-    except BadFile as error:
-        raise BadInput(str(error)) from error
-    tag = next(root.iter("Choices"), None)
-    if tag is None:
-        return Control()
-    values = {name: one.get("alias") or name for one in tag.iter("Choice") if (name := one.get("value"))}
-    return Control(tag.get("name", CONTROL), tag.get("toName", OBJECT), values)
 
 
 # Messages of the ML backend protocol, as far as they are used.
@@ -249,13 +223,16 @@ def read_annotations(
 ) -> Annotations:  # fmt: skip
     """The answers in tasks with one annotation each; nothing is written."""
     classes = [one.name for one in list_classes(ledger)]
+    connection = Connection.read(ledger.folder)
+    people = {} if connection is None else connection.people
     fitting, left_out = [], []
     for number, task in enumerate(tasks, start=1):
         records, problems = task_records(task, number, classes)
         left_out += problems
         for record in records:
             try:
-                fitting.append(_answer(ledger, images, record, task["annotations"][0], control))
+                known = replace(record, annotator=people.get(record.annotator, record.annotator))
+                fitting.append(_answer(ledger, images, known, task["annotations"][0], control))
             except (BadInput, UnknownName) as error:
                 left_out.append(f"task {task.get('id', number)} ({record.path}): {error}")
     return Annotations(tuple(fitting), tuple(left_out))
@@ -343,12 +320,56 @@ def _given(ledger: Ledger, number: object) -> Sequence[Mapping[str, Any]]:
 # Predictions.
 
 
+@dataclass(frozen=True, slots=True)
+class OpenRound:
+    """The images of the open round by rank, and those that are decided: what comes first in Label Studio, and last."""
+
+    number: int = 0  # 0: none is open
+    ranks: Mapping[int, int] = field(default_factory=dict)  # image → rank, from 1
+    decided: frozenset[int] = frozenset()
+
+    @classmethod
+    def read(cls, ledger: Ledger) -> OpenRound:
+        """As it is now."""
+        current = current_round(ledger)
+        if current is None:
+            return cls()
+        decided = frozenset(row[0] for row in ledger.read("SELECT image_id FROM verdict"))
+        picks = enumerate(round_picks(ledger, current.id), start=1)
+        return cls(current.id, {pick.image: rank for rank, pick in picks}, decided)
+
+    def score(self, image: int, share: float) -> float:
+        """Label Studio shows the lowest score first: the round by rank, then images the model is unsure of.
+
+        >>> one = OpenRound(3, {7: 1, 5: 2, 6: 3}, frozenset({6}))
+        >>> [one.score(image, 0.8) for image in (7, 5, 9, 6)]
+        [0.125, 0.25, 0.9, 1.0]
+        """
+        if not self.number:
+            return share
+        if image in self.decided:
+            return 1.0
+        if image in self.ranks:
+            return 0.5 * self.ranks[image] / (len(self.ranks) + 1)
+        return 0.5 + 0.5 * share
+
+
 def version_now(ledger: Ledger) -> str | None:
     """The version of the newest model; None before the first."""
     try:
         return newest_model(ledger).version
     except BadInput:
         return None
+
+
+def version_shown(ledger: Ledger) -> str:
+    """The version by which Label Studio distinguishes predictions: before the first model, that of the round.
+
+    It fetches predictions again only when this changes.
+    """
+    current = current_round(ledger)
+    untrained = NO_MODEL if current is None or current.id == 1 else f"{NO_MODEL}-{current.id}"
+    return version_now(ledger) or untrained
 
 
 def predictions(
@@ -358,27 +379,61 @@ def predictions(
     predicted: ModelPredictions | None,
     control: Control,
 ) -> Predictions:
-    """One prediction for each task."""
+    """One prediction for each task; its score is its place in the queue, its region's the probability."""
     names = {one.id: one.name for one in read(lambda ledger: list_classes(ledger, retired=True))}
-    version = NO_MODEL if predicted is None else predicted.version
+    version = read(version_shown) if predicted is None else predicted.version
+    current = read(OpenRound.read)
     results = []
     for task in tasks:
-        top = [] if predicted is None else _top(images, task, predicted)
-        results.append(_prediction([(names[number], share) for number, share in top[:1]], version, control))
+        image = _image_id(images, task)
+        top = [] if predicted is None or image is None else predicted.top(image)
+        named = [(names[number], min(max(share, 0.0), 1.0)) for number, share in top[:1]]
+        score = 1.0 if image is None and current.number else current.score(image or 0, named[0][1] if named else 0.0)
+        results.append(_prediction(named, score, version, control))
     return Predictions(results=results, model_version=version)
 
 
-def _top(images: Matcher, task: Mapping[str, Any], predicted: ModelPredictions) -> list[tuple[int, float]]:
+def _image_id(images: Matcher, task: Mapping[str, Any]) -> int | None:
     records, _ = task_records({**task, "annotations": []}, 0, ())
     place = images.find(records[0]) if records else "no image"
-    return [] if isinstance(place, str) else predicted.top(place.id)
+    return None if isinstance(place, str) else place.id
 
 
-def _prediction(top: list[tuple[str, float]], version: str, control: Control) -> Prediction:
-    if not top:
-        return Prediction(result=[], score=0.0, model_version=version)
-    name, share = top[0]
-    score = min(max(share, 0.0), 1.0)
-    value = Choices(choices=[control.choices.get(name, name)])
-    region = Region(from_name=control.from_name, to_name=control.to_name, value=value, score=score)
-    return Prediction(result=[region], score=score, model_version=version)
+def _prediction(top: list[tuple[str, float]], score: float, version: str, control: Control) -> Prediction:
+    regions = [
+        Region(
+            from_name=control.from_name, to_name=control.to_name, score=share,
+            value=Choices(choices=[control.choices.get(name, name)]),
+        )
+        for name, share in top
+    ]  # fmt: skip
+    return Prediction(result=regions, score=score, model_version=version)
+
+
+# The open round, brought to a connected Label Studio.
+
+
+def place_of(ledger: Ledger) -> PlaceOf:
+    """Round and rank of the image of a task; None outside the open round."""
+    current, images = OpenRound.read(ledger), Matcher(ledger)
+
+    def place(task: Mapping[str, Any]) -> tuple[int, int] | None:
+        rank = current.ranks.get(_image_id(images, task) or 0)
+        return None if rank is None else (current.number, rank)
+
+    return place
+
+
+def follow_round(read: Read, folder: Path, key: str | None) -> None:
+    """Bring the open round to the Label Studio that the campaign is connected with, if any; problems are logged."""
+    try:
+        connection = Connection.read(folder)
+        if connection is None:
+            return
+        if not key:
+            log.warning("Label Studio keeps its order: run `tailwise connect` again, or set %s here", KEY_VARIABLE)
+            return
+        tasks, found, version = bring_round(Studio(connection.url, key), connection.project, read(place_of))
+        log.info("brought the open round to Label Studio: %d of %d tasks, model %s", found, tasks, version)
+    except TailwiseError as error:
+        log.warning("could not bring the open round to Label Studio: %s", error)

@@ -52,7 +52,7 @@ PREDICTIONS_TIMEOUT = 60.0  # seconds that Label Studio's prediction waits for t
 POLL = 0.1
 RECORDED = frozenset({"ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED"})
 DELETED = frozenset({"ANNOTATION_DELETED", "ANNOTATIONS_DELETED"})
-TRAIN = "START_TRAINING"
+TRAIN, STARTED = "START_TRAINING", "started"
 CHUNK = 500  # annotations of one transaction
 MOST_LISTED = 20
 LONGEST_REASON = 500  # characters
@@ -306,8 +306,7 @@ async def health() -> label_studio.Health:
 async def setup(service: CurrentService, body: label_studio.Setup) -> label_studio.SetupDone:
     """Check the configuration, and return the model's version."""
     service.controls.learn(body.project, body.label_schema)
-    version = await service.read(label_studio.version_now)
-    return label_studio.SetupDone(model_version=version or label_studio.NO_MODEL)
+    return label_studio.SetupDone(model_version=await service.read(label_studio.version_shown))
 
 
 @label_studio_api.post("/predict", responses=WRITE_ERRORS)
@@ -322,14 +321,21 @@ async def predict(service: CurrentService, body: label_studio.Predict) -> label_
 
 
 @label_studio_api.post("/webhook", status_code=202, responses=WRITE_ERRORS)
-async def webhook(service: CurrentService, body: label_studio.Webhook) -> label_studio.Accepted:
-    """Record annotations, undo deleted ones, start training; the response lists what was left out."""
+async def webhook(
+    service: CurrentService, body: label_studio.Webhook, response: Response
+) -> label_studio.Accepted:  # fmt: skip
+    """Record annotations, undo deleted ones, start training; the response lists what was left out.
+
+    A training that cannot start has the status 409: Label Studio would show "Training" for ever otherwise.
+    """
     if body.action in RECORDED:
         return await _record(service, body)
     if body.action in DELETED:
         return await _undo(service, body)
     if body.action == TRAIN:
-        return label_studio.Accepted(training=await _start_training(service))
+        said = await _start_training(service)
+        response.status_code = 202 if said == STARTED else 409
+        return label_studio.Accepted(training=said)
     return label_studio.Accepted()
 
 
@@ -364,7 +370,7 @@ async def _start_training(service: Service) -> str:
     except (Unfinished, AlreadyRunning, BadInput, PoolExhausted) as error:
         log.warning("Label Studio asked for training, which was not started: %s", error)
         return f"not started: {service.public(str(error))}"
-    return "started"
+    return STARTED
 
 
 def _left_out(service: Service, left_out: Sequence[str]) -> list[str]:

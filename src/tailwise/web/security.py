@@ -184,6 +184,13 @@ def _is_address(name: str) -> bool:
     return True
 
 
+def log_refused(scope: Scope, error: ErrorResponse, settings: WebSettings) -> None:
+    """Label Studio shows nobody why its requests were refused, so the log does; what was sent stays out of it."""
+    if settings.ml_backend and scope["path"] in ML_PATHS:
+        sender, message = (scope.get("client") or ("?",))[0], error.message[:LONGEST_MESSAGE]
+        log.warning("refused %s %s of %s: %d %s", scope["method"], scope["path"], sender, error.status, message)
+
+
 # The middleware.
 
 DRAIN_BYTES = 64 << 20
@@ -244,12 +251,11 @@ class SecurityMiddleware:
 
     async def _read_and_forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         known = self.settings
-        from_label_studio = (
-            known.ml_backend and scope["path"] in ML_PATHS
-        )  # it sends whole tasks; the page sends little
-        limit = known.ml_body_bytes if from_label_studio else known.body_bytes
+        # Label Studio sends whole tasks; the page sends little.
+        limit = known.ml_body_bytes if known.ml_backend and scope["path"] in ML_PATHS else known.body_bytes
         body = check_content_type(scope) or check_length(scope, limit) or await read_body(receive, limit)
         if isinstance(body, ErrorResponse):
+            log_refused(scope, body, known)
             await send_error(send, body, unread=receive if body.status == 413 else None)
         else:
             await self._forward(scope, replay(body, receive), send)
@@ -259,6 +265,7 @@ class SecurityMiddleware:
 
         After such a link browsers do not send the cookie (SameSite=Strict).
         """
+        log_refused(scope, error, self.settings)
         fetch = headers(scope, b"sec-fetch-mode"), headers(scope, b"sec-fetch-site")
         if error.status != 401 or scope["path"] != "/":
             await send_error(send, error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import queue
 import threading
 from collections import defaultdict
@@ -18,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from ..adapters.label_studio import KEY_VARIABLE
 from ..campaign.images import Matcher, list_folders
 from ..campaign.ledger import Ledger
 from ..errors import BadFile, LedgerBusy, LedgerReplaced, TailwiseError
 from .images import ImageRenderer
 from .jobs import Jobs
-from .label_studio import Controls
+from .label_studio import Controls, follow_round
 from .settings import PublicText, WebSettings, get_log
 from .views import Cached, CountCache, Prelabels, Read
 
@@ -55,7 +57,7 @@ class Service:
         self.matcher: Cached[Matcher] = Cached(lambda read: read(Matcher))
         self.controls = Controls()
         self.public = PublicText(ledger.folder, list_folders(ledger).values())
-        self.jobs = Jobs(ledger, self._writer.submit, self.public)
+        self.jobs = Jobs(ledger, self._writer.submit, self.public, self._follow_round if settings.ml_backend else None)
         self.prelabels = Prelabels(settings.blind, self.jobs.predictions)
         self._replaced = False  # whether this was logged
 
@@ -92,6 +94,9 @@ class Service:
         self.images.close()
         self._readers.shutdown(cancel_futures=True)
         self._writer.close()
+
+    def _follow_round(self) -> None:
+        follow_round(self._run_query, self.ledger.folder, os.environ.get(KEY_VARIABLE))
 
     def _run_query(self, query: Callable[[Ledger], Result]) -> Result:
         with self._lock.reading():

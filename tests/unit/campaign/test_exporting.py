@@ -14,6 +14,7 @@ from tailwise.campaign.answers import Answer, record, settle
 from tailwise.campaign.exporting import export, records, shares_of, split_of, write_export
 from tailwise.campaign.importing import Imported, Options, import_file, import_records
 from tailwise.campaign.ledger import Ledger
+from tailwise.campaign.rounds import Pick, open_round
 from tailwise.campaign.service import Campaign
 from tailwise.errors import BadFile, BadInput, UnknownName
 from tailwise.formats import FORMATS, Record
@@ -289,3 +290,30 @@ def test_progress_goes_from_nothing_to_all(make_studio: Make, tmp_path: Path) ->
     export(studio.campaign, tmp_path / "out", format="folders", report=lambda share, _: shares.append(share))
     assert shares == sorted(shares)
     assert (shares[-1], len(shares)) == (1.0, 4)
+
+
+def test_tasks_for_label_studio_carry_round_and_rank_of_the_open_round(ledger: Ledger, tmp_path: Path) -> None:
+    open_round(ledger, [Pick(2)], budget=1, strategy="random")
+    open_round(ledger, [Pick(3), Pick(1)], budget=2, strategy="random")
+    export(ledger, tmp_path / "studio", format="label-studio", unlabelled=True)
+    tasks = json.loads((tmp_path / "studio" / "tasks.json").read_text(encoding="utf-8"))
+    places = {one["data"]["tailwise"]["path"]: (one["data"].get("round"), one["data"].get("rank")) for one in tasks}
+    assert (places["3.jpg"], places["1.jpg"], places["2.jpg"]) == ((2, 1), (2, 2), (None, None))
+
+
+def test_an_answer_that_label_studio_gives_back_under_its_importer_s_name_is_the_same_answer(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    record(ledger, [Answer("answer-1", 1, "ben", "label", 1, at=1000), Answer("answer-2", 1, "cleo", "other", at=1001)])
+    export(ledger, tmp_path / "studio", format="label-studio", every_answer=True)
+    tasks = json.loads((tmp_path / "studio" / "tasks.json").read_text(encoding="utf-8"))
+    for one in tasks:  # what Label Studio 1.23 keeps of an imported annotation
+        one["annotations"] = [
+            {"id": 40 + said["id"], "import_id": said["id"], "completed_by": 1, "result": said["result"],
+             "was_cancelled": said["was_cancelled"], "created_at": "2026-11-18T11:09:06.256896Z"}
+            for said in one["annotations"]
+        ]  # fmt: skip
+    (tmp_path / "export.json").write_text(json.dumps(tasks), encoding="utf-8")
+    done = import_file(ledger, tmp_path / "export.json", format="label-studio")
+    assert (done.added, done.same, done.changed) == (0, 2, ())
+    assert ledger.read("SELECT count(*) FROM event")[0][0] == 2

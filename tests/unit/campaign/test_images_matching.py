@@ -170,3 +170,22 @@ def common_end(one: str, other: str) -> int:
         if count >= len(one.split("/")) or count >= len(other.split("/")):
             break
     return count
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "x_y.png",
+        "/data/upload/7/1f0c2a9b-x_y.png",
+        "upload/7/1f0c2a9b-x_y.png",
+        "http://lab/data/upload/7/1f0c2a9b-x_y.png",
+    ],
+)
+def test_a_file_that_label_studio_renamed_at_its_upload_is_found(campaign: Campaign, address: str) -> None:
+    assert found(campaign, address) == "x y.png"
+
+
+def test_two_files_that_an_upload_calls_the_same_are_ambiguous(make: Callable[..., Campaign]) -> None:
+    campaign = make(photos={"x y.png": 1, "x_y.png": 2, "a (1).png": 3, "a [1].png": 4})
+    assert found(campaign, "/data/upload/7/1f0c2a9b-x_y.png") == "x_y.png"
+    assert found(campaign, "/data/upload/7/1f0c2a9b-a_1.png").startswith("2 images are called so")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tailwise.adapters.label_studio import Connection
 from tailwise.campaign.answers import Answer, record, settle, undo
 from tailwise.campaign.classes import add_classes, list_classes, rename_class, retire_class
 from tailwise.campaign.importing import (
@@ -390,3 +392,49 @@ def test_kills_at_any_moment_lose_and_double_nothing(tmp_path: Path) -> None:
     for _ in range(4):
         kill_import(cut, table, 1, wait=rng.uniform(0.01, 0.25))
     assert finished(cut, table) == finished(whole, table)
+
+
+# Accounts of Label Studio: one annotator in JSON, in CSV, and in answers that came by webhook.
+
+
+def studio_json(ledger: Ledger) -> Path:
+    given = {"id": 9, "completed_by": 1, "result": [{"type": "choices", "value": {"choices": ["cat"]}}]}
+    path = ledger.folder / "studio.json"
+    path.write_text(json.dumps([{"id": 3, "data": {"image": "1.jpg"}, "annotations": [given]}]), encoding="utf-8")
+    return path
+
+
+def studio_csv(ledger: Ledger) -> Path:
+    path = ledger.folder / "studio.csv"
+    path.write_text(
+        '"annotation_id","annotator","created_at","id","image","label","lead_time"\n'
+        '9,"1","2026-11-18T11:07:35.248183Z",3,"/data/upload/1/1f0c2a9b-1.jpg","cat",1.0\n',
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("given", "person"),
+    [("", "user 1"), ("1=anna", "anna"), ({"1": "anna"}, "anna"), ("2=ben", "user 1")],
+    ids=str,
+)
+def test_an_account_is_one_person_in_json_and_csv(ledger: Ledger, given: str | dict[str, str], person: str) -> None:
+    first = import_file(ledger, studio_json(ledger), format="label-studio", annotator_map=given)
+    second = import_file(ledger, studio_csv(ledger), annotator_map=given)
+    assert (first.added, second.added, second.same) == (1, 0, 1)
+    assert {row[1] for row in standing(ledger)} == {person}
+
+
+def test_the_accounts_of_the_connected_label_studio_are_used(ledger: Ledger) -> None:
+    Connection("http://lab:8080", 1, {"user 1": "anna@example.org"}).write(ledger.folder)
+    import_file(ledger, studio_json(ledger), format="label-studio")
+    assert {row[1] for row in standing(ledger)} == {"anna@example.org"}
+    import_file(ledger, studio_csv(ledger), annotator_map="1=anna")
+    assert {row[1] for row in standing(ledger)} == {"anna@example.org", "anna"}
+
+
+def test_an_annotator_of_a_table_from_elsewhere_may_be_called_1(ledger: Ledger) -> None:
+    (ledger.folder / "plain.csv").write_text("path,label,annotator\n1.jpg,cat,1\n", encoding="utf-8")
+    import_file(ledger, ledger.folder / "plain.csv")
+    assert {row[1] for row in standing(ledger)} == {"1"}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tailwise.adapters.label_studio import Control, read_control
 from tailwise.campaign.answers import Answer, record
 from tailwise.campaign.classes import add_classes
 from tailwise.campaign.ledger import Ledger
@@ -20,7 +21,7 @@ from tailwise.errors import BadFile, BadInput, LedgerBusy, NewerLedger, PoolExha
 from tailwise.web import label_studio, service, views
 from tailwise.web.app import error_response
 from tailwise.web.jobs import ModelPredictions, PredictionCache
-from tailwise.web.label_studio import Control, Controls, read_control
+from tailwise.web.label_studio import Controls
 from tailwise.web.security import ErrorResponse
 from tailwise.web.settings import campaign_token
 from tailwise.web.views import CountCache, Preview, Read, key_of
