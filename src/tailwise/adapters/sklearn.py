@@ -130,7 +130,7 @@ def as_learner(given: Any, name: str = "") -> Learner:  # noqa: ANN401 - known b
         return make_learner(given)
     if not callable(getattr(given, "fit", None)) or isinstance(given, type):
         raise BadInput(f"learner is {shown(given)}; give a name, or an object with fit and predict_proba")
-    if callable(getattr(given, "load", None)) and _arguments_of_fit(given):
+    if isinstance(given, OwnLearner) or (callable(getattr(given, "load", None)) and _arguments_of_fit(given)):
         ours: Learner = given
         return ours
     return OwnLearner(given, name or getattr(given, "name", "") or type(given).__name__)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ..adapters.sklearn import as_learner
 from ..calibration import Calibration
 from ..cycle import Asking, choose
 from ..errors import BadInput, PoolExhausted
@@ -209,10 +208,7 @@ def _request(ledger: Ledger, options: RoundOptions) -> Request:
     whole_number(overlap, "overlap", least=1)
     balance = 0.0 if isinstance(balance, str) and balance == "none" else balance
     check_strategy(strategy, balance)
-    given = options.learner
-    learner = (
-        head_named(usual.learner if given is None else given) if isinstance(given, str | None) else as_learner(given)
-    )
+    learner = head_named(usual.learner if options.learner is None else options.learner)
     changed_settings(usual, {"calibration": calibration})  # checks it
     if not options.dry_run and ledger.read_only:
         raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing, or ask for a dry run")

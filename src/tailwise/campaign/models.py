@@ -251,12 +251,13 @@ def train(
     features = embedding.features[embedding.rows(labelled.images)[0]]
     names = tuple(str(number) for number in labelled.class_ids)
     images = LabelledImages(features, labelled.labels, names)
-    head = head_named(learner) if isinstance(learner, str) else learner
-    return fit(head, images, seed=seed, report=report), images
+    return fit(head_named(learner), images, seed=seed, report=report), images
 
 
-def head_named(name: str) -> Learner:
-    """A learner for a campaign: one that learns from features."""
+def head_named(name: object) -> Learner:
+    """A learner for a campaign, which learns from features: by name, or an object with `fit` and `predict_proba`."""
+    if not isinstance(name, str):
+        return as_learner(name)
     own = name.count(":") == 1 or getattr(LEARNERS.get(name), "__module__", __name__).partition(".")[0] != HOME
     if name not in HEADS and not own:
         raise BadInput(
