@@ -24,8 +24,7 @@ from tailwise.cycle import choose, class_shares, fit, mark
 from tailwise.files import csv_bytes, write_whole
 from tailwise.learners import LinearLearner
 from tailwise.pools.features import features
-from tailwise.pools.longtail import exponential_profile, keep_counts
-from tailwise.pools.pool import LabelledImages, Pool
+from tailwise.pools.pool import LabelledImages, Pool, exponential_profile, keep_counts
 from tailwise.processes import one_blas_thread
 from tailwise.report.tables import with_spread
 from tailwise.strategies import cold_start, make

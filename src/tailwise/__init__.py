@@ -87,7 +87,7 @@ _MOVED = {
     "bench.runner": "experiments.runner", "bench.store": "experiments.store",
     "learn": "learners", "learn.base": "learners.learner", "learn.calibrated": "learners.learner",
     "learn.simple_features": "learners.features", "pool": "pools", "pool.digits": "pools.mnist",
-    "pool.longtail": "pools.longtail", "pool.tree": "pools.folder", "scale": "inference",
+    "pool.longtail": "pools.pool", "pool.tree": "pools.folder", "scale": "inference",
     "scale.cluster": "ray.cluster", "scale.inference": "inference.pipeline",
     "scale.shard_store": "inference.shard_store",
 }  # fmt: skip

@@ -27,7 +27,7 @@ from ..learners import make_learner
 from ..learners.learner import learner_class
 from ..learners.vaal import VaalSettings
 from ..pools import POOLS, Tail
-from ..pools.longtail import exact_number
+from ..pools.pool import exact_number
 from ..solver.path import parse_balance
 from ..strategies import make
 from ..strategies.strategy import DEFAULT, Strategy

@@ -10,8 +10,20 @@ True
 import importlib
 import pkgutil
 
-from .longtail import Split, Tail, split
-from .pool import POOLS, BadImage, Inputs, LabelledImages, Pool, Subset, load_pool, pool_content, read_all
+from .pool import (
+    POOLS,
+    BadImage,
+    Inputs,
+    LabelledImages,
+    Pool,
+    Split,
+    Subset,
+    Tail,
+    load_pool,
+    pool_content,
+    read_all,
+    split,
+)
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

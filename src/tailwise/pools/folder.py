@@ -25,7 +25,6 @@ from ..files import open_regular
 from ..processes import cores
 from ..types import IntArray, Progress, no_progress
 from .decode import fault, read_pixels
-from .longtail import keep_counts
 from .pool import (
     MOST_HASHED,
     POOLS,
@@ -36,6 +35,7 @@ from .pool import (
     Pool,
     array_digest,
     joined_digest,
+    keep_counts,
     sample_of,
 )
 

@@ -18,8 +18,7 @@ from ..errors import BadFile
 from ..files import open_regular
 from ..types import IntArray
 from .download import cache_folder
-from .longtail import keep_counts
-from .pool import POOLS, InputArray, Inputs, LabelledImages, Pool, array_digest
+from .pool import POOLS, InputArray, Inputs, LabelledImages, Pool, array_digest, keep_counts
 
 DIGITS = tuple(str(digit) for digit in range(10))
 CLOTHES = (

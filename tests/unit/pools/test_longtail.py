@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailwise.errors import BadInput, PoolExhausted
-from tailwise.pools.longtail import exponential_profile, initial_set, keep_counts, step_profile
 from tailwise.pools.mnist import load_digits
+from tailwise.pools.pool import exponential_profile, initial_set, keep_counts, step_profile
 
 
 @pytest.mark.parametrize(

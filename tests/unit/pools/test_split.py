@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailwise.errors import BadInput, PoolExhausted
-from tailwise.pools.longtail import Tail, split, uniform_counts
+from tailwise.pools.pool import Tail, split, uniform_counts
 
 SEEDS = st.integers(0, 5)
 
