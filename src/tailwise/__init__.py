@@ -89,7 +89,7 @@ _MOVED = {
     "learn.simple_features": "learners.features", "pool": "pools", "pool.digits": "pools.mnist",
     "pool.longtail": "pools.pool", "pool.tree": "pools.folder", "scale": "inference",
     "scale.cluster": "ray.cluster", "scale.inference": "inference.pipeline",
-    "scale.shard_store": "inference.shard_store",
+    "scale.shard_store": "inference.storage",
 }  # fmt: skip
 
 

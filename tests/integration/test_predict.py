@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailwise.inference.shard_store import names_of, read_manifest
+from tailwise.inference.storage import names_of, read_manifest
 from tailwise.learners import make_learner
 from tailwise.learners.features import simple_features
 

@@ -193,7 +193,7 @@ def _target(request: Request, classes: int) -> object:
 
 def select(request: Request, solving: dict[str, Any], out: Path | None, form: Form) -> None:
     """`tailwise select`; `solving` holds balance, gap and time_limit."""
-    from ..inference.shard_store import knows_names, names_of
+    from ..inference.storage import knows_names, names_of
     from ..report.tables import PICK_SUFFIXES, check_writable, write_picks
     from ..solver.path import parse_balance
     from ..strategies.select import select as choose

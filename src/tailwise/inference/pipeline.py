@@ -26,9 +26,8 @@ from ..pools.pool import BadImage, InputArray
 from ..processes import alone, cores
 from ..ray.cluster import address_of, connect
 from ..types import FloatArray, Progress, no_progress
-from .saved_learner import Predictor, SavedLearner, find_learner, open_learner
-from .shard_store import Manifest, ManifestShard, Shard, ShardStore
 from .sources import BLOCK, SHARD_SIZE, Block, InputShard, Picture, Piece, Source, digest, open_source, refuse_url
+from .storage import Manifest, ManifestShard, Predictor, SavedLearner, Shard, ShardStore, find_learner, open_learner
 
 DTYPES = ("float16", "float32")
 LOCAL = "local"

@@ -21,7 +21,7 @@ from tailwise.errors import BadFile, BadInput, UnknownName
 from tailwise.experiments.experiment import Row, parse_experiment
 from tailwise.experiments.runner import collect, run_experiment
 from tailwise.experiments.store import Store
-from tailwise.inference.saved_learner import find_learner
+from tailwise.inference.storage import find_learner
 from tailwise.learners import LEARNERS, fit_calibrated, make_learner
 
 

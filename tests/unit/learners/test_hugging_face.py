@@ -140,7 +140,7 @@ def test_a_folder_without_a_model_or_without_all_weights_is_rejected(
 def test_a_campaign_uses_one_and_predict_knows_it(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tailwise.inference.saved_learner import find_learner, open_learner
+    from tailwise.inference.storage import find_learner, open_learner
 
     rng = np.random.default_rng(0)
     (tmp_path / "photos").mkdir()

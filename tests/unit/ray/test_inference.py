@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from tailwise.errors import BadFile, BadInput
 from tailwise.inference.pipeline import Predicted, plan_pool, predict_pool
-from tailwise.inference.shard_store import names_of, read_manifest
+from tailwise.inference.storage import names_of, read_manifest
 from tailwise.learners import make_learner
 from tailwise.learners.features import simple_features
 from tailwise.matrix.blocks import SUM_TOLERANCE

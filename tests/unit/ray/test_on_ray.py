@@ -21,7 +21,7 @@ from tailwise.experiments.experiment import Experiment, Row, Trial, parse_experi
 from tailwise.experiments.runner import Watcher, collect, run_experiment
 from tailwise.experiments.store import NOT_REPEATABLE, Store
 from tailwise.inference.pipeline import plan_pool, predict_pool
-from tailwise.inference.shard_store import read_manifest
+from tailwise.inference.storage import read_manifest
 from tailwise.learners import make_learner
 from tailwise.learners.features import simple_features
 from tailwise.ray.cluster import Cluster

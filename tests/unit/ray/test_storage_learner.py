@@ -14,7 +14,7 @@ import tailwise
 from tailwise.campaign import models
 from tailwise.campaign.answers import Answer, record
 from tailwise.errors import BadFile, BadInput
-from tailwise.inference.saved_learner import SavedLearner, find_learner, open_learner
+from tailwise.inference.storage import SavedLearner, find_learner, open_learner
 from tailwise.learners import make_learner
 from tailwise.learners.features import simple_features
 
