@@ -19,7 +19,7 @@ from tailwise.campaign.images import FileStat, list_images
 from tailwise.campaign.indexing import ImageFile, examine
 from tailwise.campaign.service import Campaign
 from tailwise.errors import BadFile
-from tailwise.formats.copies import sha256_of
+from tailwise.formats.folders import sha256_of
 from tailwise.pools.download import open_members
 from tailwise.pools.folder import Files
 from tailwise.pools.folder import list_images as list_pool

@@ -36,16 +36,16 @@ from .base import (
     stem_and_ending,
     to_iso,
 )
-from .copies import (
+from .folders import (
     FolderFormat,
     class_tree,
     copy_image,
     fresh_folder,
+    home_of,
     listed_records,
     reconciled,
     write_about,
 )
-from .folders import home_of
 from .reading import (
     CLASSES_FILE,
     ClassesFile,

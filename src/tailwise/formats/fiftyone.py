@@ -11,17 +11,17 @@ from pathlib import Path
 
 from ..errors import BadFile
 from .base import Loaded, Record, Sample, Source, all_classes, label_format
-from .copies import (
+from .folders import (
     Copies,
     FolderFormat,
     FoundImage,
     fresh_folder,
     known_hashes,
     listed_records,
+    read_tree,
     reconciled,
     write_about,
 )
-from .folders import read_tree
 from .reading import CLASSES_FILE, ClassesFile, files_below, read_classes_file, read_json
 
 DATA, LABELS, PREDICTIONS = "data", "labels.json", "predictions.json"

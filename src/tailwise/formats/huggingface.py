@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ..errors import BadFile
 from .base import Loaded, Record, Sample, Source, all_classes, label_format, safe_name
-from .copies import SPLITS, Copies, FolderFormat, fresh_folder, known_hashes
-from .folders import read_tree
+from .folders import SPLITS, Copies, FolderFormat, fresh_folder, known_hashes, read_tree
 from .reading import CLASSES_FILE, ClassesFile, files_below, json_lines, read_classes_file, read_text
 from .tables import PROBABILITY, Table, csv_of, guarded, header_of, parse_csv, records_of, row_of
 

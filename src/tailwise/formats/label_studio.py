@@ -27,7 +27,7 @@ from .base import (
     label_format,
     to_iso,
 )
-from .copies import FolderFormat, fresh_folder
+from .folders import FolderFormat, fresh_folder
 from .reading import CLASSES_FILE, ClassesFile, read_bytes, read_classes_file, read_json, xml_of
 from .tables import SHA256
 

@@ -12,14 +12,14 @@ import pytest
 
 from tailwise.errors import BadFile
 from tailwise.formats import FORMATS, Record
-from tailwise.formats.copies import NOTE
+from tailwise.formats.folders import NOTE
 
 from .conftest import Pictures
 
 FILL = """
 import sys, time
 from pathlib import Path
-from tailwise.formats.copies import fresh_folder
+from tailwise.formats.folders import fresh_folder
 with fresh_folder(Path(sys.argv[1])) as folder:
     (folder / "class").mkdir()
     (folder / "class" / "1.png").write_bytes(b"half of an image")
