@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BENCH := .venv-bench/bin
 DOCS := .venv-docs/bin
+STUDIO := .venv-label-studio/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCES := src tests benchmarks examples
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two processes with one thread each, never more
@@ -12,7 +13,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two pr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser bench-speed bench-quality bench-faults screens clean
+.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser label-studio bench-speed bench-quality bench-faults screens clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,6 +65,9 @@ browser:
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$as_root apt-get update -qq && $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null; }
 
+label-studio: .venv/dev.stamp .venv-label-studio/studio.stamp ## Run a whole loop in a real Label Studio, in an environment of its own (three minutes)
+	@LABEL_STUDIO="$(CURDIR)/$(STUDIO)/label-studio" $(ONE_THREAD) $(BIN)/python -m pytest -q -s tests/integration/test_label_studio_loop.py
+
 bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries (ARGS=--quick for a short run)
 	@$(BENCH)/python -m benchmarks.speed $(ARGS)
 
@@ -102,4 +106,10 @@ clean: ## Remove caches and results; the virtual environments stay
 	@echo "Preparing .venv-docs (needed once) …"
 	@$(PYTHON) -m venv .venv-docs
 	@$(DOCS)/python $(INSTALL) -c constraints.txt -c constraints-docs.txt -e . mkdocs-material 'mkdocstrings[python]' ruff
+	@touch $@
+
+.venv-label-studio/studio.stamp: constraints-label-studio.txt
+	@echo "Preparing .venv-label-studio (needed once) …"
+	@$(PYTHON) -m venv .venv-label-studio
+	@$(STUDIO)/python $(INSTALL) -c constraints-label-studio.txt label-studio
 	@touch $@

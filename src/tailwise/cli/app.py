@@ -252,8 +252,8 @@ def predict(
         _show_done(done, out)
 
 
-# Here, so that help shows them before the experiments.
-app.registered_commands += campaigns.registered_commands
+app.registered_commands += campaigns.registered_commands  # here, so that help shows them before the experiments
+app.registered_groups += campaigns.registered_groups
 
 
 @app.command(rich_help_panel=EXPERIMENTS)

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -188,6 +188,33 @@ def check_file(out: Path, suffix: str, ours: bytes) -> None:
         raise BadFile(f"cannot write {out}: there is no folder {out.parent}; make it first")
     if head and ours not in head:
         raise BadFile(f"{out} is there already, and no export has written it; name another file or move it away")
+
+
+# Answers that another tool gives back.
+
+ANSWERS = "answers"  # in the note of an exported image: what was answered before; annotations refer to it by number
+ANY = -1  # a number that is not known
+
+
+def as_exported(record: Record, note: object, number: object) -> Record:
+    """A record under the annotator and time of the exported answer that it is; unchanged where it says another thing.
+
+    >>> note = {"answers": [{"annotator": "ben", "kind": "label", "label": "owl"}]}
+    >>> [as_exported(Record("1.jpg", label, annotator="user 1"), note, 1).annotator for label in ("owl", "kite")]
+    ['ben', 'user 1']
+    """
+    known = note.get(ANSWERS) if isinstance(note, dict) else None
+    if not isinstance(known, list) or not isinstance(number, int):
+        return record
+    for said in known if number == ANY else known[max(number - 1, 0) : max(number, 0)]:
+        if isinstance(said, dict) and (said.get("kind"), said.get("label")) == (record.kind, record.label):
+            who, at = said.get("annotator"), said.get("time")
+            return replace(
+                record,
+                annotator=who if isinstance(who, str) else record.annotator,
+                at=from_iso(at) if isinstance(at, str) else record.at,
+            )
+    return record
 
 
 # Times, classes and images of records.

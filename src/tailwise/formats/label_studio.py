@@ -15,6 +15,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ..errors import BadFile, BadInput
 from .base import (
+    ANSWERS,
+    ANY,
     KINDS,
     Kind,
     Loaded,
@@ -22,6 +24,7 @@ from .base import (
     Sample,
     Source,
     all_classes,
+    as_exported,
     by_image,
     from_iso,
     label_format,
@@ -35,7 +38,6 @@ TASKS, CONFIG = "tasks.json", "label_config.xml"
 CONTROL, OBJECT = "label", "image"
 RESULT = {"from_name": CONTROL, "to_name": OBJECT, "type": "choices"}
 NOTE = "tailwise"
-ANSWERS = "answers"  # in the note of a task: what was answered before the export; annotations refer to it by import_id
 OTHER = "__other__"
 LOCAL_FILES = "/data/local-files/?d="
 UPLOAD = re.compile(r"/?(?:data/)?upload/(?:\d+/)?(?:[0-9a-f]{8}-)?(?P<name>[^/]+)")
@@ -43,7 +45,18 @@ UPLOAD_DROPS = re.compile(r"[^-\w.]")  # what Label Studio takes out of the name
 IMAGE = re.compile(r"\.(jpe?g|png|gif|bmp|tiff?|webp)$", re.IGNORECASE)
 IMAGE_KEYS = ("image", "img", "url", "file", "path")
 CHOICE_KEYS = ("choice", "label", "class", "choices", "category")
-MIN_KEYS = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement", NOTE}
+MIN_KEYS = {
+    "id",
+    "annotator",
+    "annotation_id",
+    "created_at",
+    "updated_at",
+    "lead_time",
+    "agreement",
+    "round",
+    "rank",
+    NOTE,
+}
 
 Json = Mapping[str, object]
 
@@ -223,21 +236,12 @@ def _answer(item: Json, bare: Record, classes: Sequence[str]) -> Record:
 
 
 def _as_exported(record: Record, item: Json, task: Json) -> Record:
-    """Whose answer an annotation is that came from us and is unchanged: Label Studio says that its importer gave it."""
-    data = task.get("data")
+    """With the annotator of an answer that we exported and that is unchanged; Label Studio names its importer."""
+    data = task.get("data", task)
     note = data.get(NOTE) if isinstance(data, dict) else None
-    ours, number = (note.get(ANSWERS) if isinstance(note, dict) else None), item.get("import_id")
-    if not isinstance(ours, list) or not isinstance(number, int) or not 0 < number <= len(ours):
-        return record
-    said = ours[number - 1]
-    if not isinstance(said, dict) or (said.get("kind"), said.get("label")) != (record.kind, record.label):
-        return record
-    at, who = said.get("time"), said.get("annotator")
-    return replace(
-        record,
-        annotator=who if isinstance(who, str) else record.annotator,
-        at=from_iso(at) if isinstance(at, str) else record.at,
-    )
+    if "import_id" in item or item.get("lead_time") is not None:  # JSON_MIN has no import_id; people take time
+        return as_exported(record, note, item.get("import_id"))
+    return as_exported(record, note, ANY)
 
 
 def _kind(choice: str | None, noted: object, classes: Sequence[str]) -> Kind:
@@ -281,7 +285,9 @@ def _from_min(task: Json) -> Json:
     result = [
         {"type": "choices", "value": value if isinstance(value, dict) else {"choices": [value]}} for value in chosen[:1]
     ]
-    return {"result": result, "completed_by": task.get("annotator"), "created_at": task.get("created_at")}
+    return {"result": result, "completed_by": task.get("annotator"), "created_at": task.get("created_at")} | {
+        key: task[key] for key in ("lead_time",) if key in task
+    }
 
 
 def _share(value: object) -> float:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ from typing import Any
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import write_whole
 from .base import (
+    ANY,
     KINDS,
     FileFormat,
     Kind,
@@ -27,6 +29,7 @@ from .base import (
     Record,
     Source,
     all_classes,
+    as_exported,
     check_file,
     from_iso,
     label_format,
@@ -149,16 +152,28 @@ def parse_csv(text: str, name: str) -> Table:
 def records_of(table: Table) -> Iterator[Record]:
     """The records of a table, whatever order its columns have."""
     where = columns_of(table)
-    accounts = "annotation_id" in table.header  # Label Studio's CSV: annotators by number, as in its JSON
+    foreign = "annotation_id" in table.header
     shares = [(at, name[len(PROBABILITY) :]) for at, name in enumerate(table.header) if name.startswith(PROBABILITY)]
     for line, cells in table.rows:
         got = {column: cells[at] for column, at in where.items()}
-        if accounts and got.get("annotator", "").isdigit():
-            got["annotator"] = f"user {got['annotator']}"
         try:
-            yield _record(got, {name: cells[at] for at, name in shares if cells[at]})
+            record = _record(got, {name: cells[at] for at, name in shares if cells[at]})
+            yield _from_label_studio(record, dict(zip(table.header, cells, strict=True))) if foreign else record
         except BadInput as error:
             raise BadFile(f"line {line} of {table.name}: {error}") from error
+
+
+def _from_label_studio(record: Record, cells: Mapping[str, str]) -> Record:
+    """A row of Label Studio's CSV: annotators by number, as in its JSON; answers that we exported are unchanged.
+
+    It does not mark imported annotations, but those that people made took time.
+    """
+    named = replace(record, annotator=f"user {record.annotator}") if record.annotator.isdigit() else record
+    try:
+        note = json.loads(cells.get("tailwise") or "null")
+    except ValueError:
+        return named
+    return named if cells.get("lead_time") else as_exported(named, note, ANY)
 
 
 def columns_of(table: Table) -> dict[str, int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tailwise.adapters.label_studio import (
     FILE,
@@ -22,8 +23,12 @@ from tailwise.adapters.label_studio import (
     connect,
     read_annotator_map,
 )
+from tailwise.campaign.service import Campaign
+from tailwise.cli.output import run
 from tailwise.errors import BadFile, BadInput
 from tailwise.formats.label_studio import label_config
+from tailwise.web.label_studio import follow_round
+from tailwise.web.settings import campaign_token
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "label-studio-1.23.json").read_text(encoding="utf-8"))
 KEY = "head.body.signature"  # like a personal access token
@@ -244,3 +249,59 @@ def test_an_annotator_map_is_text_lines_or_json(tmp_path: Path) -> None:
     for bad in ("1=", "no-such-file", "=anna", "1=anna,ben"):
         with pytest.raises(BadInput, match="annotator map"):
             read_annotator_map(bad)
+
+
+# With a campaign.
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Iterator[Campaign]:
+    (tmp_path / "photos").mkdir()
+    for number in range(2):
+        Image.new("L", (4, 4), 60 * number).save(tmp_path / "photos" / f"{number}.png")
+    with Campaign.create(tmp_path / "birds", tmp_path / "photos", CLASSES, backbone="simple") as made:
+        yield made
+
+
+def test_the_command_connects_and_shows_no_token(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABEL_STUDIO_API_KEY", KEY)
+    with playing("first") as player:
+        given = [player.url, str(campaign.folder), "--project", "2", "--server", player.url]
+        assert run(["connect", "label-studio", *given, "--annotator-map", "1=anna"]) == 0
+    shown = capsys.readouterr().out
+    assert "Connected 'Birds' (project 2) with birds." in shown
+    kept = (campaign.folder / FILE).read_text(encoding="utf-8")
+    assert json.loads(kept)["people"] == {"user 1": "anna", "anna@example.org": "anna"}
+    assert not any(secret in shown + kept for secret in (KEY, campaign_token(campaign.folder)))
+
+
+def test_the_command_fails_with_one_line_where_the_classes_differ(
+    campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign.add_class("heron")
+    with playing("again", "access") as player:
+        given = [player.url, str(campaign.folder), "--project", "2", "--server", player.url, "--api-key", KEY]
+        assert run(["connect", "label-studio", *given]) != 0
+    assert "it has no choice for the class 'heron'" in capsys.readouterr().err
+    assert not (campaign.folder / FILE).exists()
+
+
+def test_a_new_round_is_brought_to_the_connected_project(campaign: Campaign, caplog: pytest.LogCaptureFixture) -> None:
+    def follow(key: str | None) -> None:
+        follow_round(lambda query: query(campaign.ledger), campaign.folder, key)
+
+    follow(KEY)
+    with playing("again", "access") as player:
+        Connection(player.url, 2).write(campaign.folder)
+        follow(None)
+        assert player.asked == []
+        follow(KEY)
+    assert len([path for _, path, _ in player.asked if path.startswith("/api/dm/actions")]) == 1
+    assert player.asked[-1][:2] == ("PATCH", "/api/projects/2/")
+    follow(KEY)  # it is gone: people label on, and the log says why
+    missing, unreachable = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "LABEL_STUDIO_API_KEY" in missing
+    assert "cannot reach Label Studio" in unreachable
+    assert KEY not in unreachable

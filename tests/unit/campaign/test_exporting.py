@@ -314,6 +314,19 @@ def test_an_answer_that_label_studio_gives_back_under_its_importer_s_name_is_the
             for said in one["annotations"]
         ]  # fmt: skip
     (tmp_path / "export.json").write_text(json.dumps(tasks), encoding="utf-8")
-    done = import_file(ledger, tmp_path / "export.json", format="label-studio")
-    assert (done.added, done.same, done.changed) == (0, 2, ())
+    flat = [
+        {**one["data"], "id": one["annotations"][0]["id"], "label": "cat", "annotator": 1, "lead_time": None}
+        for one in tasks
+    ]
+    (tmp_path / "min.json").write_text(json.dumps(flat), encoding="utf-8")
+    note = json.dumps(tasks[0]["data"]["tailwise"]).replace('"', '""')
+    (tmp_path / "export.csv").write_text(
+        f'annotation_id,annotator,image,label,lead_time,tailwise\n41,1,1.jpg,cat,,"{note}"\n', encoding="utf-8"
+    )
+    for name, known in (("export.json", 2), ("min.json", 1), ("export.csv", 1)):
+        done = import_file(ledger, tmp_path / name, format="label-studio" if name.endswith("json") else None)
+        assert (done.added, done.same, done.changed) == (0, known, ())
     assert ledger.read("SELECT count(*) FROM event")[0][0] == 2
+    made = (tmp_path / "export.csv").read_text(encoding="utf-8").replace("cat,,", "cat,1.5,")
+    (tmp_path / "export.csv").write_text(made, encoding="utf-8")
+    assert import_file(ledger, tmp_path / "export.csv").added == 1, "an account that took its time has answered too"
