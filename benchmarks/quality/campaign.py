@@ -36,7 +36,7 @@ from tailwise.campaign.features import FOLDER as FEATURES
 from tailwise.campaign.features import Extractor, chosen_backbone, find_extractor
 from tailwise.campaign.service import Campaign
 from tailwise.campaign.state import Settings
-from tailwise.pools.paper import cifar10
+from tailwise.pools.datasets import cifar10
 from tailwise.pools.pool import LabelledImages, Pool, exponential_profile, keep_counts
 from tailwise.types import IntArray
 from tailwise.web.serve import Options, running

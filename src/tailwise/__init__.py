@@ -86,7 +86,7 @@ _MOVED = {
     "bench.config": "experiments.experiment",
     "bench.runner": "experiments.runner", "bench.store": "experiments.store",
     "learn": "learners", "learn.base": "learners.learner", "learn.calibrated": "learners.learner",
-    "learn.simple_features": "learners.features", "pool": "pools", "pool.digits": "pools.mnist",
+    "learn.simple_features": "learners.features", "pool": "pools", "pool.digits": "pools.datasets",
     "pool.longtail": "pools.pool", "pool.tree": "pools.folder", "scale": "inference",
     "scale.cluster": "ray.cluster", "scale.inference": "inference.pipeline",
     "scale.shard_store": "inference.storage",

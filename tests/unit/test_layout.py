@@ -278,7 +278,7 @@ def faults(rule: Rule, text: str, path: str = "solver/dual.py") -> list[str]:
         ("solver/dual.py", "import tailwise.campaign"),
         ("solver/dual.py", "import tailwise"),
         ("solver/dual.py", "from tailwise import select"),
-        ("solver/dual.py", "def f():\n    from ..pools.paper import cifar10"),
+        ("solver/dual.py", "def f():\n    from ..pools.datasets import cifar10"),
         ("solver/dual.py", "if TYPE_CHECKING:\n    from ..cycle import Cycle"),
         ("solver/dual.py", "importlib.import_module('tailwise.cycle')"),
         ("solver/deep/dual.py", "from ...strategies import make"),

@@ -13,10 +13,18 @@ import numpy as np
 from ..inputs import many
 from ..selection import html_summary, html_table
 from ..types import Progress, no_progress
-from .agreement import Agreement, annotator_agreement, cohen_kappa
 from .classes import list_classes
 from .features import embed
-from .learning_curve import Curve, CurveGain, Measure, learning_curve, round_ends
+from .learning_curve import (
+    Agreement,
+    Curve,
+    CurveGain,
+    Measure,
+    annotator_agreement,
+    cohen_kappa,
+    learning_curve,
+    round_ends,
+)
 from .ledger import HasLedger, Ledger, ledger_of
 from .models import labelled_set, train, with_features
 from .rounds import Pending, candidate_images, list_rounds, pending_answers

@@ -40,11 +40,10 @@ from .state import Settings, Status, changed_settings, read_settings, read_statu
 if TYPE_CHECKING:
     from ..web.serve import Page
     from .advice import Advice
-    from .agreement import AnnotatorAgreement
     from .choosing import Proposal
     from .doctor import Finding
     from .importing import Imported
-    from .learning_curve import Curve
+    from .learning_curve import AnnotatorAgreement, Curve
 
 
 log = logging.getLogger(__name__)
@@ -226,7 +225,7 @@ class Campaign(AbstractContextManager["Campaign"]):
 
     def agreement(self, round_id: int | None = None) -> AnnotatorAgreement:
         """How far people agree, over all or over one round: `campaign.agreement().alpha.value`."""
-        from .agreement import annotator_agreement
+        from .learning_curve import annotator_agreement
 
         return annotator_agreement(self, round_id)
 

@@ -20,11 +20,11 @@ from ..inputs import many
 from .output import Form, WrongUsage, progress_shown
 
 if TYPE_CHECKING:
-    from ..campaign.agreement import Agreement
     from ..campaign.choosing import Proposal
     from ..campaign.classes import ClassRow
     from ..campaign.importing import Imported
     from ..campaign.indexing import Indexed
+    from ..campaign.learning_curve import Agreement
     from ..campaign.state import Status
     from ..types import Progress
     from ..web.serve import Serving
@@ -300,7 +300,7 @@ def run_label_dry(folder: Path, options: Mapping[str, Any], form: Form) -> None:
 
 def run_status(folder: Path, form: Form) -> None:
     """`tailwise status`."""
-    from ..campaign.agreement import annotator_agreement
+    from ..campaign.learning_curve import annotator_agreement
 
     with opened(folder) as campaign:
         status, classes = campaign.status(), campaign.classes(retired=True)

@@ -20,10 +20,10 @@ from .select_output import MOST_CLASSES, MOST_NOTES
 
 if TYPE_CHECKING:
     from ..campaign.advice import Advice
-    from ..campaign.agreement import Agreement
     from ..campaign.choosing import Proposal
     from ..campaign.classes import ClassRow
     from ..campaign.indexing import Indexed
+    from ..campaign.learning_curve import Agreement
     from ..campaign.state import Status
     from ..web.serve import Serving
     from .campaign_commands import Begun, Init

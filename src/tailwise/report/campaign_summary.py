@@ -10,9 +10,8 @@ from statistics import median
 import numpy as np
 
 from ..campaign.advice import Advice, gather, judge
-from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
 from ..campaign.classes import ClassRow, list_classes
-from ..campaign.learning_curve import Curve
+from ..campaign.learning_curve import AnnotatorAgreement, Curve, annotator_agreement
 from ..campaign.ledger import HasLedger, Ledger, ledger_of, read_meta
 from ..campaign.rounds import Round, list_rounds, progress
 from ..campaign.state import Settings, Status, read_settings, read_status

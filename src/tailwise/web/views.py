@@ -15,9 +15,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from .. import __version__
 from ..campaign import answers, rounds
-from ..campaign.agreement import AnnotatorAgreement, annotator_agreement
 from ..campaign.classes import list_classes
 from ..campaign.images import SEAL_DIGITS, find_image
+from ..campaign.learning_curve import AnnotatorAgreement, annotator_agreement
 from ..campaign.leases import Leased
 from ..campaign.ledger import CURRENT_SCHEMA, Ledger, read_meta
 from ..campaign.rounds import candidate_images

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from tailwise.campaign.advice import Advice, Facts, Stability, advise, expected_gain, gather, judge, lean_of, mean_gain
-from tailwise.campaign.agreement import Agreement
 from tailwise.campaign.choosing import RoundOptions, next_round
-from tailwise.campaign.learning_curve import Curve, CurveGain, CurvePoint, Measure
+from tailwise.campaign.learning_curve import Agreement, Curve, CurveGain, CurvePoint, Measure
 from tailwise.campaign.rounds import Pending
 
 MakeStudio = Callable[..., Any]

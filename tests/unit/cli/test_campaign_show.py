@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console, RenderableType
 
 from tailwise.campaign.advice import Advice, Evidence
-from tailwise.campaign.agreement import Agreement
 from tailwise.campaign.choosing import Proposal
 from tailwise.campaign.classes import ClassRow
 from tailwise.campaign.doctor import Finding
 from tailwise.campaign.exporting import Exported
 from tailwise.campaign.importing import Change, Disagreement, Imported, UnknownClass, Unmatched
 from tailwise.campaign.indexing import Indexed
+from tailwise.campaign.learning_curve import Agreement
 from tailwise.campaign.rounds import Pick, Round, RoundProgress
 from tailwise.campaign.state import Status
 from tailwise.cli import campaign_output, data_commands

@@ -23,7 +23,7 @@ from tailwise.experiments.store import read_rows
 from tailwise.learners.nets import ResNet
 from tailwise.learners.resnet import ResNet101
 from tailwise.pools import paper
-from tailwise.pools.paper import Layout
+from tailwise.pools.datasets import Layout
 
 WIDTH = 8  # of the first stage; 64 in the paper
 SMALL_VAAL = {"steps": 2, "batch": 4, "channels": [4, 8, 8, 8], "critic": 16}

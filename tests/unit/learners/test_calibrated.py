@@ -6,7 +6,7 @@ import pytest
 from tailwise.errors import BadInput
 from tailwise.learners import LinearLearner, make_learner
 from tailwise.learners.learner import KINDS, fit_calibrated, out_of_fold, stratified_folds, trained_shares
-from tailwise.pools.mnist import load_digits
+from tailwise.pools.datasets import load_digits
 from tailwise.pools.pool import LabelledImages, Subset, initial_set, keep_counts, step_profile
 from tailwise.softmax import estimate_prior, expected_calibration_error, shift_prior, with_temperature
 

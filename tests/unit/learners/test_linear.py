@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tailwise.errors import BadInput
 from tailwise.learners.linear import LinearLearner, LinearModel, SoftmaxLoss, whitening
-from tailwise.pools.mnist import load_digits
+from tailwise.pools.datasets import load_digits
 
 
 def fitted(features: np.ndarray, labels: np.ndarray, classes: int, **settings: object) -> LinearModel:

@@ -5,7 +5,7 @@ import pytest
 
 from tailwise.errors import BadInput
 from tailwise.learners.mlp import Adam, Layers, MlpLearner
-from tailwise.pools.mnist import load_digits
+from tailwise.pools.datasets import load_digits
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:

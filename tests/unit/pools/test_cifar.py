@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tailwise.errors import BadFile
+from tailwise.pools.datasets import CIFAR10, CIFAR100, Layout, cifar10, find_cifar, read_cifar
 from tailwise.pools.download import Source
-from tailwise.pools.paper import CIFAR10, CIFAR100, Layout, cifar10, find_cifar, read_cifar
 from tailwise.pools.pool import LabelledImages, load_pool
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tailwise.errors import BadFile
-from tailwise.pools.mnist import CLOTHES, Grey, read_idx
+from tailwise.pools.datasets import CLOTHES, Grey, read_idx
 from tailwise.pools.pool import load_pool
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailwise.errors import BadInput, PoolExhausted
-from tailwise.pools.mnist import load_digits
+from tailwise.pools.datasets import load_digits
 from tailwise.pools.pool import exponential_profile, initial_set, keep_counts, step_profile
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tailwise.campaign.agreement import NOTHING, ONE_CLASS, annotator_agreement, cohen_kappa, krippendorff_alpha
 from tailwise.campaign.answers import Answer, record, undo
+from tailwise.campaign.learning_curve import NOTHING, ONE_CLASS, annotator_agreement, cohen_kappa, krippendorff_alpha
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.errors import BadInput
