@@ -22,7 +22,7 @@ from tailwise.experiments.experiment import Experiment, Row, balance_name, parse
 from tailwise.experiments.store import read_rows
 from tailwise.learners.nets import ResNet
 from tailwise.learners.resnet import ResNet101
-from tailwise.pools import paper
+from tailwise.pools import datasets
 from tailwise.pools.datasets import Layout
 
 WIDTH = 8  # of the first stage; 64 in the paper
@@ -51,7 +51,7 @@ def pack_cifar(archive: Path, layout: Layout) -> None:
         for number, file in enumerate((*layout.train, layout.test)):
             count = layout.test_records if file == layout.test else layout.train_records
             labels = np.arange(count) % layout.labels[-1]
-            planes = pixels(labels, paper.SIDE, number).transpose(0, 3, 1, 2).reshape(count, -1)
+            planes = pixels(labels, datasets.SIDE, number).transpose(0, 3, 1, 2).reshape(count, -1)
             heads = [labels % values for values in layout.labels]
             add(tar, f"{layout.source.folder}/{file}", np.column_stack([*heads, planes]).astype(np.uint8).tobytes())
         names = "\n".join(f"kind-{number}" for number in range(layout.labels[-1]))
@@ -155,8 +155,8 @@ def excused(row: Row, name: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_figures")
 def test_the_cifar10_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = replace(paper.CIFAR10, train_records=30, test_records=20)
-    monkeypatch.setattr(paper, "CIFAR10", layout)
+    layout = replace(datasets.CIFAR10, train_records=30, test_records=20)
+    monkeypatch.setattr(datasets, "CIFAR10", layout)
     pack_cifar(tmp_path / layout.source.url.rpartition("/")[2], layout)
     small = reduced("paper-cifar10", tmp_path, initial=20, budget=10, factors=[0.1], batch=8)
     assert small.learner.settings | {"width": 64, "device": "auto"} == {
@@ -169,8 +169,8 @@ def test_the_cifar10_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_figures")
 def test_the_cifar100_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = replace(paper.CIFAR100, train_records=300, test_records=100)
-    monkeypatch.setattr(paper, "CIFAR100", layout)
+    layout = replace(datasets.CIFAR100, train_records=300, test_records=100)
+    monkeypatch.setattr(datasets, "CIFAR100", layout)
     pack_cifar(tmp_path / layout.source.url.rpartition("/")[2], layout)
     small = reduced("paper-cifar100", tmp_path, initial=50, budget=10, factors=[0.3], batch=16)
     check(small, results(small, tmp_path), 100, "paper-cifar100")
