@@ -24,7 +24,7 @@ demo: .venv/base.stamp ## Run a whole long-tailed experiment on embedded digits:
 # Files in the order of their names: those with few and slow tests come first, and are not left to the end for one process.
 TESTS := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Types are checked beside the tests, which leave time for it; what is found is shown after them, and fails the target.
+# Types are checked while the tests run, which leave time for it; what is found is shown after them, and fails the target.
 test: lint browser ## Run everything that CI runs: lint, types, tests, doctests
 	@$(BIN)/mypy --strict >.venv/types.txt 2>&1 & types=$$!; \
 	$(TESTS); tests=$$?; wait $$types; typed=$$?; cat .venv/types.txt; [ $$tests = 0 ] && [ $$typed = 0 ]

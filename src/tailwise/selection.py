@@ -21,6 +21,7 @@ SHOWN_CLASSES, SHOWN_PICKS, SHOWN_NOTES = 12, 10, 5
 COLUMNS = ("rank", "index", "id", "predicted", "probability", "score", "reason")
 STYLE = """<style>.tailwise{font-size:90%;line-height:1.4}.tailwise table{border-collapse:collapse;margin:.5em 0}
 .tailwise td,.tailwise th{padding:.15em .7em .15em 0;text-align:left;background:none}
+.tailwise td:not(:last-child){white-space:nowrap}
 .tailwise .bar{position:relative;width:14em;height:.8em;background:rgba(127,127,127,.18)}
 .tailwise .bar i{position:absolute;left:0;top:0;bottom:0;background:#3b7dd8}
 .tailwise .bar b{position:absolute;top:-.15em;bottom:-.15em;width:2px;background:currentColor}</style>"""
