@@ -7,6 +7,7 @@ is imported: tensors, tables and series are known by what they can do.
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from numbers import Real
@@ -181,9 +182,7 @@ def _as_numpy(values: object, name: str) -> NDArray[Any]:
     if isinstance(values, str | bytes | bytearray | memoryview):
         raise BadInput(f"{name} must be numbers, but is {shown(values)}")
     if _holds_masked(values):
-        raise BadInput(
-            f"{name} holds masked entries; leave these rows out, or put numbers in their place with .filled(…)"
-        )
+        raise BadInput(f"{name} holds masked entries; leave these rows out, or put numbers there with .filled(…)")
     try:
         return np.asarray(_plain(values))
     except MemoryError:
@@ -316,9 +315,7 @@ def per_class(
         if single and numbers.ndim == 0:
             numbers = np.full(classes, float(numbers))
     if numbers.shape != (classes,):
-        raise BadInput(
-            f"{name} must have {classes} entries, as there are {classes} classes, but has shape {numbers.shape}"
-        )
+        raise BadInput(f"{name} must have {classes} entries, one per class, but has shape {numbers.shape}")
     # NaN fails every comparison. An infinite number is left as "no limit" where that makes sense.
     good = (numbers >= 0) & ((numbers <= LARGEST_COUNT) | (infinite & (numbers == np.inf)))
     if not good.all():
@@ -377,7 +374,7 @@ Item = TypeVar("Item")
 
 
 class Registry(dict[str, Item]):
-    """Names → items, in the order of registration.
+    """Names → items, in the order of registration; other packages add theirs as entry points of the `group`.
 
     >>> colours: Registry[int] = Registry("colour")
     >>> _ = colours.register("red")(1)
@@ -388,20 +385,37 @@ class Registry(dict[str, Item]):
     tailwise.errors.UnknownName: no colour is called 'rad'; did you mean 'red'? Known: red
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, group: str = "") -> None:
         super().__init__()
-        self.kind = kind
+        self.kind, self.group = kind, group
 
     def register(self, name: str) -> Callable[[Item], Item]:
         """A decorator that registers a function or a class under a name."""
 
         def keep(item: Item) -> Item:
-            if name in self:
-                raise ValueError(f"a {self.kind} called {name!r} is registered already")
+            if dict.__contains__(self, name):
+                raise ValueError(f"a {self.kind} called {name!r} is registered already; choose another name")
             self[name] = item
             return item
 
         return keep
+
+    def load_plugins(self) -> None:
+        """Import the modules that other packages name, once; one that cannot be imported gives a warning."""
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=self.group) if self.group else ():
+            try:
+                point.load()
+            except (Exception, SystemExit) as error:  # whatever it is, all that does not need the plugin goes on
+                owner = f"the plugin {point.value!r} of the package {point.dist.name if point.dist else '?'!r}"
+                warnings.warn(f"{owner} cannot be imported: {type(error).__name__}: {error}", stacklevel=2)
+        self.group = ""
+
+    def __contains__(self, name: object) -> bool:
+        if not dict.__contains__(self, name):  # only then: the search for plugins takes milliseconds
+            self.load_plugins()
+        return dict.__contains__(self, name)
 
     def __getitem__(self, name: str) -> Item:
         if not isinstance(name, str):

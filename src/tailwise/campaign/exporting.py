@@ -205,6 +205,7 @@ def format_of(out: Path) -> str:
     >>> format_of(Path("labels.csv"))
     'csv'
     """
+    FORMATS.load_plugins()
     for name in FORMATS:
         if FORMATS[name].suffix and FORMATS[name].suffix == out.suffix.lower():
             return name

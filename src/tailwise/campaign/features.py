@@ -107,10 +107,11 @@ def find_extractor(backbone: str) -> Extractor:
         from ..learners.features import NAME, SIDE, simple_features
 
         return Extractor(SIMPLE, NAME, SIDE, simple_features, BETTER if backbone == AUTO else "")
-    from ..learners.backbone import OTHER_NAMES, is_hugging_face
+    from ..learners.backbone import BACKBONES, OTHER_NAMES, is_hugging_face, is_net
 
-    if name != LITE0 and name.count(":") != 1 and not is_hugging_face(name):
-        raise BadInput(f"no backbone is called {name!r}; use {AUTO!r}, {SIMPLE!r}, {LITE0!r}, {OTHER_NAMES}")
+    if not is_hugging_face(name) and not is_net(name):
+        known = ", ".join(map(repr, (AUTO, SIMPLE, LITE0, *BACKBONES)))
+        raise BadInput(f"no backbone is called {name!r}; use {known}, {OTHER_NAMES}")
     return _net_extractor(name)
 
 

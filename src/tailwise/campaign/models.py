@@ -258,7 +258,7 @@ def head_named(name: object) -> Learner:
     """A learner for a campaign, which learns from features: by name, or an object with `fit` and `predict_proba`."""
     if not isinstance(name, str):
         return as_learner(name)
-    own = name.count(":") == 1 or getattr(LEARNERS.get(name), "__module__", __name__).partition(".")[0] != HOME
+    own = name.count(":") == 1 or (name in LEARNERS and LEARNERS[name].__module__.partition(".")[0] != HOME)
     if name not in HEADS and not own:
         raise BadInput(
             f"a campaign learns on cached features, so its learner is one of {', '.join(HEADS)}, not {name!r}; or name "

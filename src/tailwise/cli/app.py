@@ -188,7 +188,7 @@ def strategies(as_json: Json = False) -> None:
         from ..report.tables import score_rows, strategy_rows
 
         scores = [{"name": name, "what": what} for name, what in score_rows()]
-        print(json.dumps({"strategies": [asdict(row) for row in strategy_rows()], "scores": scores}))
+        print(json.dumps({"strategies": [asdict(row) for row in strategy_rows(plugins=True)], "scores": scores}))
         return
     from .select_output import show_strategies
 

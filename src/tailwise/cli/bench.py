@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -127,6 +127,8 @@ def run_bench(
 
 def report_bench(wanted: StoredExperiment, *, as_json: bool) -> None:
     """`tailwise bench report`."""
+    with suppress(BadInput):  # plugins know how their strategies are called; a report can do without
+        wanted.experiment.import_plugins()
     content = _recorded(wanted)
     if not collect(wanted.experiment, wanted.store, content):
         raise BadInput(

@@ -155,7 +155,7 @@ def show_path(path: BalancePath, out: Path | None) -> None:
 def show_strategies() -> None:
     """The registries as two tables."""
     console = Console(highlight=False)
-    rows = strategy_rows()
+    rows = strategy_rows(plugins=True)
     shared = shared_settings(rows)
     table = frameless()
     for name in ("strategy", "what it picks", "needs"):

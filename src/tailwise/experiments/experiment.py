@@ -8,10 +8,13 @@ done. There is one row per trial and cycle: the model of the cycle, and the batc
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import math
 import os
+import sys
 import tomllib
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import resources
@@ -129,6 +132,19 @@ class Experiment(Part):
     """The default strategy with those that it should beat, unless the file names others."""
     vaal: dict[str, Setting] = {}
     """Settings of VAAL's nets, for the strategies that need them."""
+    plugins: tuple[str, ...] = ()
+    """Modules that register pools, learners or strategies; in the folder of the file, or installed."""
+    _folder: str = ""
+
+    def model_post_init(self, context: Any) -> None:  # noqa: ANN401 - pydantic's
+        """Keep the folder of the file, which is given as the context, for every process that imports the plugins."""
+        if self.plugins and context:
+            self._folder = str(context)
+
+    def import_plugins(self) -> None:
+        """Have the plugins register what they bring; each process of a run does this once."""
+        for name in self.plugins:
+            _import_plugin(name, self._folder)
 
     @property
     def vaal_settings(self) -> VaalSettings:
@@ -157,7 +173,7 @@ def read_experiment(source: str | Path, *, to_run: bool = True) -> Experiment:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise BadFile(f"{path} cannot be read: {error.strerror or error}") from error
-        return parse_experiment(text, str(path), to_run=to_run)
+        return parse_experiment(text, str(path), to_run=to_run, folder=path.resolve().parent)
     try:
         return parse_experiment(_presets()[str(source)], f"preset {source}", to_run=to_run)
     except UnknownName as error:
@@ -169,14 +185,15 @@ def presets() -> list[Experiment]:
     return [read_experiment(name) for name in _presets()]
 
 
-def parse_experiment(text: str, source: str, *, to_run: bool = True) -> Experiment:
+def parse_experiment(text: str, source: str, *, to_run: bool = True, folder: Path | None = None) -> Experiment:
     """An experiment from TOML, its names and settings checked before anything runs.
 
-    With `to_run=False` pools, learners and strategies need not be known here: they may have been registered in the
-    program that ran the experiment, and a report does not need them.
+    Its plugins are imported, from `folder` if they are there. With `to_run=False` they are not, and pools, learners and
+    strategies need not be known here: they may have been registered in the program that ran the experiment, and a
+    report does not need them.
     """
     try:
-        experiment = Experiment.model_validate(tomllib.loads(text))
+        experiment = Experiment.model_validate(tomllib.loads(text), context=folder)
     except ValidationError as error:  # which is a ValueError, too
         raise BadInput(f"{source}: {_first_fault(error)}") from error
     except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, lists of 5,000 levels
@@ -185,10 +202,31 @@ def parse_experiment(text: str, source: str, *, to_run: bool = True) -> Experime
     try:
         _check_values(experiment)
         if to_run:
+            experiment.import_plugins()
             _check_names(experiment)
     except (BadInput, UnknownName) as error:
         raise BadInput(f"{source}: {error}") from error
     return experiment
+
+
+def _import_plugin(name: str, folder: str) -> None:
+    """Import a module of this folder, or one that is installed."""
+    if folder and folder not in sys.path:
+        sys.path.append(folder)  # to stay: a plugin may import its neighbours when it runs
+    if name not in sys.modules:
+        importlib.invalidate_caches()  # its file may have been written just now
+    try:
+        module = importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if last.filename.startswith("<") else f" ({Path(last.filename).name}, line {last.lineno})"
+        raise BadInput(
+            f"cannot import the plugin {name!r}: {type(error).__name__}: {error}{where}. A plugin must be installed "
+            f"or lie {f'in {folder}' if folder else 'next to the experiment file'}; on a cluster, on every machine"
+        ) from error
+    own = Path(folder, *name.split(".")).with_suffix(".py")
+    if folder and own.is_file() and not own.samefile(module.__file__ or folder):
+        raise BadInput(f"the plugin {name!r} is {module.__file__}, not {own}: two modules have this name; rename yours")
 
 
 def _check_names(experiment: Experiment) -> None:
@@ -217,6 +255,9 @@ def _check_values(experiment: Experiment) -> None:
         raise BadInput("seeds holds something twice")
     if not experiment.seeds or min(experiment.seeds) < 0:
         raise BadInput("seeds must be a list of whole numbers ≥ 0")
+    for name in experiment.plugins:
+        if name.endswith(".py") or not all(part.isidentifier() for part in name.split(".")):
+            raise BadInput(f"plugins holds {shown(name)}; give the name of a module, such as 'my_module'")
     if not experiment.imbalance.factors:
         raise BadInput("imbalance.factors is empty; [1.0] is a balanced pool")
     if len(set(experiment.imbalance.factors)) < len(experiment.imbalance.factors):
@@ -253,7 +294,7 @@ def _presets() -> Registry[str]:
 
 
 # What may be changed in a file without changing what a trial gives.
-NOT_CONTENT = {"name", "about", "seeds", "strategies", "cycles", "vaal", "passes", "lam"}
+NOT_CONTENT = {"name", "about", "seeds", "strategies", "cycles", "vaal", "passes", "lam", "plugins"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,7 @@ def on_processes(processes: int | None = None) -> RunTasks:
 
 def work(task: Task, report: Progress, *, store: Store) -> list[Row]:
     """Do a task, wherever this is; gives the rows of a trial."""
+    task.trial.experiment.import_plugins()
     if task.kind == "trial":
         return run_trial(task.trial, store, report)
     (first_model if task.kind == "model" else sweep_lam)(task.trial, store, report)

@@ -129,7 +129,7 @@ class Format(Protocol):
         ...
 
 
-FORMATS: Registry[Format] = Registry("format")
+FORMATS: Registry[Format] = Registry("format", "tailwise.formats")
 AnyFormat = TypeVar("AnyFormat", bound=Format)
 
 
@@ -148,6 +148,7 @@ def guess_format(path: Path) -> str:
         if about is not None and about.format in FORMATS:
             return about.format
     sample = Sample(path)
+    FORMATS.load_plugins()
     for name in sorted(FORMATS, key=lambda name: -FORMATS[name].priority):
         if FORMATS[name].recognises(sample):
             return name

@@ -10,7 +10,7 @@ that registers a learner imports torch only inside functions; modules that need 
 import importlib
 import pkgutil
 
-from .backbone import FrozenLearner
+from .backbone import BACKBONES, FrozenLearner
 from .learner import LEARNERS, Learner, Model, fit_calibrated, make_learner
 from .linear import LinearLearner
 from .mlp import MlpLearner
@@ -23,6 +23,7 @@ for _module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
+    "BACKBONES",
     "LEARNERS",
     "FrozenLearner",
     "Learner",

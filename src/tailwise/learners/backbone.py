@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import BadFile, BadInput
 from ..files import read_regular, write_whole
+from ..inputs import Registry
 from ..pools.pool import InputArray, Inputs
 from ..types import FloatArray, IntArray, Progress, no_progress
 from .features import FeatureCache, Features, image_key
@@ -31,6 +32,8 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LITE0 = "efficientnet-lite0"
 OTHER_NAMES = "'package.module:factory', or a Hugging Face model: 'owner/name' of the hub, or its folder"
 LITE_MEAN, LITE_STD = (127 / 255,) * 3, (128 / 255,) * 3
+BACKBONES: Registry[Callable[[], Any]] = Registry("backbone", "tailwise.backbones")
+"""Functions that make a torch module, by a name of their own; those of other packages are loaded when asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,9 @@ class Backbone:
     Attributes
     ----------
     name: "efficientnet-lite0", or "package.module:factory" of a function that makes a torch module, whose output is
-        (B, d) or (B, d, h, w). The package is imported, and so runs: name only what you trust. Or a vision model of
-        the Hugging Face hub, such as "facebook/dinov2-small", or the folder that it was saved in.
+        (B, d) or (B, d, h, w). The package is imported, and so runs: name only what you trust. Or the name of such a
+        function in `BACKBONES`. Or a vision model of the Hugging Face hub, such as "facebook/dinov2-small", or the
+        folder that it was saved in.
     weights: a .safetensors or .pth file for the module; "" keeps those it is made with.
     size: images are resized to size × size; 0 leaves them as they are. A Hugging Face model has its own.
     mean, std: of the channels, on a scale of 0 to 1; () takes those that the net was trained with.
@@ -56,8 +60,9 @@ class Backbone:
     def __post_init__(self) -> None:
         if is_hugging_face(self.name):
             self._take_from_processor()
-        elif self.name != LITE0 and self.name.count(":") != 1:
-            raise BadInput(f"no backbone is called {self.name!r}; use {LITE0!r} or {OTHER_NAMES}")
+        elif not is_net(self.name):
+            known = ", ".join(map(repr, (LITE0, *BACKBONES)))
+            raise BadInput(f"no backbone is called {self.name!r}; use {known} or {OTHER_NAMES}")
         lite = self.name == LITE0
         object.__setattr__(self, "mean", tuple(self.mean) or (LITE_MEAN if lite else IMAGENET_MEAN))
         object.__setattr__(self, "std", tuple(self.std) or (LITE_STD if lite else IMAGENET_STD))
@@ -89,6 +94,15 @@ class Backbone:
         except OSError as error:
             raise BadFile(f"cannot read the weights {self.weights or self.name}: {error.strerror or error}") from error
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def is_net(name: str) -> bool:
+    """Whether a name is that of a net which is made here, and not of a Hugging Face model.
+
+    >>> is_net("efficientnet-lite0"), is_net("torchvision.models:resnet18"), is_net("owl")
+    (True, True, False)
+    """
+    return name == LITE0 or name.count(":") == 1 or name in BACKBONES
 
 
 def is_hugging_face(name: str) -> bool:

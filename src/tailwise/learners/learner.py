@@ -80,7 +80,7 @@ class Learner(Protocol):
         ...
 
 
-LEARNERS: Registry[type[Learner]] = Registry("learner")
+LEARNERS: Registry[type[Learner]] = Registry("learner", "tailwise.learners")
 Kind = TypeVar("Kind", bound="type[Any]")
 
 

@@ -22,7 +22,7 @@ from torch.nn import functional
 from ..errors import BadFile, BadInput, MissingExtra
 from ..pools.pool import InputArray, Inputs
 from ..types import IntArray, Progress
-from .backbone import LITE0, Backbone, is_hugging_face
+from .backbone import BACKBONES, LITE0, Backbone, is_hugging_face
 from .learner import StoredModel, check_images, chunks, damaged, load_model, read_images, save_model
 from .nets import (
     DROPOUT,
@@ -223,9 +223,9 @@ def _lite0() -> nn.Module:
 
 
 def _imported(name: str) -> nn.Module:
-    package, factory = name.split(":")
+    package, _, factory = name.partition(":")
     try:
-        made = getattr(importlib.import_module(package), factory)()
+        made = BACKBONES[name]() if not factory else getattr(importlib.import_module(package), factory)()
     except (ImportError, AttributeError) as error:
         raise BadInput(f"cannot make the backbone {name!r}: {error}; give 'package.module:factory'") from error
     if not isinstance(made, nn.Module):

@@ -186,7 +186,7 @@ def sample_of(rows: IntArray) -> IntArray:
 PoolLoader: TypeAlias = Callable[..., Pool]
 """loader(path: Path | None = None, *, settings of its own) → Pool; `path` is where the files are."""
 
-POOLS: Registry[PoolLoader] = Registry("pool")
+POOLS: Registry[PoolLoader] = Registry("pool", "tailwise.pools")
 
 
 def load_pool(name: str, path: str | Path | None = None, **settings: Any) -> Pool:  # noqa: ANN401 - each types its own

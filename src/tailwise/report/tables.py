@@ -203,13 +203,15 @@ class StrategyRow:
     settings: dict[str, object]  # name → default
 
 
-def strategy_rows() -> list[StrategyRow]:
-    """Every registered strategy, by name."""
+def strategy_rows(*, plugins: bool = False) -> list[StrategyRow]:
+    """Every registered strategy, by name; with `plugins` also those of other packages."""
     rows = []
+    if plugins:
+        STRATEGIES.load_plugins()
     for name in sorted(STRATEGIES):
         kind: Any = STRATEGIES[name]
         settings = {field.name: field.default for field in fields(kind)}
-        rows.append(StrategyRow(name, first_line(kind), tuple(kind.needs), settings))
+        rows.append(StrategyRow(name, first_line(kind), tuple(getattr(kind, "needs", ("proba",))), settings))
     return rows
 
 

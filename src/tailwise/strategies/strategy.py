@@ -180,7 +180,7 @@ class Strategy(Protocol):
 
 
 LIKELIEST_ROWS = 4_096  # read at a time
-STRATEGIES: Registry[type[Strategy]] = Registry("strategy")
+STRATEGIES: Registry[type[Strategy]] = Registry("strategy", "tailwise.strategies")
 DEFAULT = "boundary"  # where there are embeddings; docs/results/leaderboard says why
 WITHOUT_EMBEDDINGS = "base"
 Kind = TypeVar("Kind", bound="type[Any]")
@@ -188,6 +188,8 @@ Kind = TypeVar("Kind", bound="type[Any]")
 
 def strategy(cls: Kind) -> Kind:
     """Register a strategy under its name."""
+    if not hasattr(cls, "__dataclass_fields__"):
+        raise BadInput(f"strategy {cls.name!r} must be a dataclass, whose fields are its settings")
     STRATEGIES.register(cls.name)(cls)
     return cls
 
