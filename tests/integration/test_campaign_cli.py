@@ -351,8 +351,9 @@ def test_a_dry_run_of_the_page_says_what_it_would_change(zoo: Path, capsys: pyte
     assert json_of(capsys, "status", "zoo")["settings"]["overlap"] == 1
 
 
-def test_without_the_web_extra_the_command_that_installs_it_is_named(zoo: Path) -> None:
-    without = "import sys; sys.modules['fastapi'] = None; "
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
+def test_without_the_web_extra_the_command_that_installs_it_is_named(zoo: Path, package: str) -> None:
+    without = f"import sys; sys.modules[{package!r}] = None; "
     probe = without + "from tailwise.cli.output import run; sys.exit(run(sys.argv[1:]))"
     command = [sys.executable, "-c", probe, "label", str(zoo), "--no-open"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

@@ -19,6 +19,31 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, and no 
 
 
 @campaigns.command(rich_help_panel=PANEL)
+def quickstart(
+    folder: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where to put it; made if it is absent, never overwritten.")
+    ] = Path("tailwise-quickstart"),
+    port: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, max=65535, help="Default 8765, or the next that is free; 0 is any."),
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Try it: draw a small folder of shapes, some of them rare, and label them on the page. Ctrl-C ends it.
+
+    Example:
+
+      tailwise quickstart
+      tailwise quickstart --folder shapes --no-open
+    """
+    from .quickstart import run_quickstart
+
+    run_quickstart(folder, {"port": port, "open_browser": open_browser}, Form.of(as_json=as_json, quiet=quiet))
+
+
+@campaigns.command(rich_help_panel=PANEL)
 def init(
     folder: Folder,
     images: Annotated[

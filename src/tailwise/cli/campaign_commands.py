@@ -252,8 +252,8 @@ def _check_balance(balance: str | None) -> None:
         raise WrongUsage(f"--balance: {error}") from error
 
 
-def run_label(folder: Path, options: Mapping[str, Any], form: Form) -> None:
-    """`tailwise label`."""
+def run_label(folder: Path, options: Mapping[str, Any], form: Form, facts: Mapping[str, Any] | None = None) -> None:
+    """`tailwise label`; `facts` come first in its JSON."""
     from ..web.serve import Options, run
 
     with opened(folder, "`tailwise label`") as campaign:  # for writing, which brings an older ledger up to date
@@ -261,13 +261,14 @@ def run_label(folder: Path, options: Mapping[str, Any], form: Form) -> None:
 
     def announce(serving: Serving) -> None:
         if form is Form.JSON:
-            print(json.dumps({"link": serving.link, "url": serving.url, "port": serving.port}), flush=True)
+            found = {**(facts or {}), "link": serving.link, "url": serving.url, "port": serving.port}
+            print(json.dumps(found), flush=True)
         elif form is Form.QUIET:
             print(serving.link, flush=True)
         else:
             from .campaign_output import show_serving
 
-            show_serving(serving, name, before, host=options["host"])
+            show_serving(serving, name, before, host=options.get("host", "127.0.0.1"))
 
     run(folder_of(folder), Options(**options), announce)
     if form is Form.SUMMARY:

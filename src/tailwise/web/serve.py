@@ -22,13 +22,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-import uvicorn
+from ..campaign.service import Campaign
+from ..errors import BadInput, MissingExtra
+
+try:
+    import uvicorn
+except ModuleNotFoundError as error:
+    raise MissingExtra.named("the labelling page", "uvicorn", "web") from error
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from ..campaign.service import Campaign
-from ..errors import BadInput, MissingExtra
 from .settings import EVERYWHERE, FIRST_PORT, Limits, WebSettings, campaign_token, get_log, is_host_name, own_address
 
 log = get_log(__name__)
