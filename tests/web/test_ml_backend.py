@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,33 @@ def test_scores_put_the_open_round_first_by_rank_and_decided_images_last(trained
     assert order[:6] == [path for (path,) in ranked if path not in decided]
     assert set(order[-len(decided) :]) == decided
     assert len(decided) >= 12
+
+
+def test_an_image_that_wants_a_second_answer_keeps_its_place(tmp_path: Path) -> None:
+    with serving_api(tmp_path, OPTIONS, images=3, settings={"overlap": 2}) as api:
+        ranked = api.rows("SELECT i.path FROM round_image AS r JOIN image AS i ON i.id = r.image_id ORDER BY r.rank")
+        (first,), (second,), _ = ranked
+        tasks = [task(1, first), task(2, second)]
+        scores = []
+        for number in range(3):
+            scores.append([one["score"] for one in api.post("/predict", tasks=tasks)["results"]])
+            said = annotation(1, "cat", id=200 + number, completed_by=number + 1)
+            hook(api, "ANNOTATION_CREATED", annotation=said, task=tasks[0])
+    assert scores == [[0.125, 0.25], [0.125, 0.25], [1.0, 0.25]]
+
+
+def test_where_people_label_blind_tasks_have_a_place_but_no_prediction(tmp_path: Path) -> None:
+    make_campaign(tmp_path, Plan(images=12, settings={"budget": 3}, chosen=0))
+    with Campaign.open(tmp_path / "campaign") as campaign:
+        for number in range(6):
+            campaign.label(f"{number:03}_{number % 3}.png", number % 3 + 1)
+        campaign.next(seed=1)
+        paths = [row[0] for row in campaign.ledger.read("SELECT path FROM image ORDER BY id")]
+    with reopened(tmp_path / "campaign", replace(OPTIONS, blind=True)) as api:
+        told = api.post("/predict", tasks=[task(number, path) for number, path in enumerate(paths)])
+        assert [one["result"] for one in told["results"]] == [[]] * 12
+        assert sum(one["score"] < 0.5 for one in told["results"]) == 3
+        assert told["model_version"] == api.rows("SELECT version FROM model")[0][0]
 
 
 def test_before_the_first_model_the_round_comes_first_too(api: Api) -> None:

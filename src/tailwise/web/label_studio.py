@@ -322,21 +322,26 @@ def _given(ledger: Ledger, number: object) -> Sequence[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class OpenRound:
-    """The images of the open round by rank, and those that are decided: what comes first in Label Studio, and last."""
+    """The images of the open round by rank, and those that need no more answers: first and last in Label Studio."""
 
     number: int = 0  # 0: none is open
     ranks: Mapping[int, int] = field(default_factory=dict)  # image → rank, from 1
-    decided: frozenset[int] = frozenset()
+    done: frozenset[int] = frozenset()
 
     @classmethod
-    def read(cls, ledger: Ledger) -> OpenRound:
-        """As it is now."""
+    def read(cls, ledger: Ledger, images: Sequence[int] = ()) -> OpenRound:
+        """As it is now; which of these images are done."""
         current = current_round(ledger)
         if current is None:
             return cls()
-        decided = frozenset(row[0] for row in ledger.read("SELECT image_id FROM verdict"))
-        picks = enumerate(round_picks(ledger, current.id), start=1)
-        return cls(current.id, {pick.image: rank for rank, pick in picks}, decided)
+        picks = round_picks(ledger, current.id)
+        wanted = {pick.image: pick.wanted for pick in picks}
+        rows = ledger.read(
+            "SELECT image_id, sum(kind <> 'skip') FROM answer WHERE image_id IN (SELECT value FROM json_each(?)) "
+            "GROUP BY image_id", (json.dumps(list(images)),),
+        )  # fmt: skip
+        done = frozenset(image for image, answers in rows if answers >= wanted.get(image, 1))
+        return cls(current.id, {pick.image: rank for rank, pick in enumerate(picks, start=1)}, done)
 
     def score(self, image: int, share: float) -> float:
         """Label Studio shows the lowest score first: the round by rank, then images the model is unsure of.
@@ -347,7 +352,7 @@ class OpenRound:
         """
         if not self.number:
             return share
-        if image in self.decided:
+        if image in self.done:
             return 1.0
         if image in self.ranks:
             return 0.5 * self.ranks[image] / (len(self.ranks) + 1)
@@ -378,15 +383,20 @@ def predictions(
     tasks: Iterable[Mapping[str, Any]],
     predicted: ModelPredictions | None,
     control: Control,
+    *,
+    blind: bool = False,
 ) -> Predictions:
-    """One prediction for each task; its score is its place in the queue, its region's the probability."""
+    """One prediction for each task; its score is its place in the queue, its region's the probability.
+
+    Where people label blind, the place alone.
+    """
     names = {one.id: one.name for one in read(lambda ledger: list_classes(ledger, retired=True))}
     version = read(version_shown) if predicted is None else predicted.version
-    current = read(OpenRound.read)
+    found = [_image_id(images, task) for task in tasks]
+    current = read(lambda ledger: OpenRound.read(ledger, [image for image in found if image is not None]))
     results = []
-    for task in tasks:
-        image = _image_id(images, task)
-        top = [] if predicted is None or image is None else predicted.top(image)
+    for image in found:
+        top = [] if predicted is None or image is None or blind else predicted.top(image)
         named = [(names[number], min(max(share, 0.0), 1.0)) for number, share in top[:1]]
         score = 1.0 if image is None and current.number else current.score(image or 0, named[0][1] if named else 0.0)
         results.append(_prediction(named, score, version, control))

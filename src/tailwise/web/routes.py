@@ -316,7 +316,9 @@ async def predict(service: CurrentService, body: label_studio.Predict) -> label_
     version = await service.read(label_studio.version_now)
     predicted = None if version is None else await _predictions(service, version)
     return await service.read_parts(
-        lambda read: label_studio.predictions(read, service.matcher.get(read), body.tasks, predicted, control)
+        lambda read: label_studio.predictions(
+            read, service.matcher.get(read), body.tasks, predicted, control, blind=read(service.prelabels.is_blind)
+        )
     )
 
 
