@@ -23,6 +23,7 @@ from ..types import Progress, no_progress
 from .classes import list_classes
 from .images import folder_names, list_folders, real_path
 from .ledger import HasLedger, Ledger, ledger_of
+from .rounds import round_number, round_picks
 
 # One row per decided image, with the answer that decided it: the settling one, else the last that says the same.
 _DECIDED = """
@@ -93,7 +94,7 @@ class Row:
 def export(
     campaign: HasLedger | Ledger, out: str | Path, *, format: str | None = None, unlabelled: bool = False,
     every_answer: bool = False, with_predictions: bool = False, split: float | Mapping[str, float] | None = None,
-    dry_run: bool = False, report: Progress = no_progress,
+    round: int | str | None = None, dry_run: bool = False, report: Progress = no_progress,
 ) -> Path:  # fmt: skip
     """Write the labels of a campaign; where they are.
 
@@ -105,16 +106,19 @@ def export(
     with_predictions: the newest model's probabilities too.
     split: a share for testing, or names with shares such as {"train": 0.8, "test": 0.2}. An image stays in its
         split as labels are added: its bytes decide.
+    round: only the images of this round, best first, labelled or not; "open": of the open one.
     dry_run: write nothing, but refuse what the export would refuse.
     """
     options = {"unlabelled": unlabelled, "every_answer": every_answer, "with_predictions": with_predictions}
-    return write_export(campaign, out, format=format, split=split, dry_run=dry_run, report=report, **options).path
+    return write_export(
+        campaign, out, format=format, split=split, round=round, dry_run=dry_run, report=report, **options
+    ).path
 
 
 def write_export(
     campaign: HasLedger | Ledger, out: str | Path, *, format: str | None = None, unlabelled: bool = False,
     every_answer: bool = False, with_predictions: bool = False, split: float | Mapping[str, float] | None = None,
-    dry_run: bool = False, report: Progress = no_progress,
+    round: int | str | None = None, dry_run: bool = False, report: Progress = no_progress,
 ) -> Exported:  # fmt: skip
     """The same, with what was written and what was left out."""
     ledger, place = ledger_of(campaign), usable(out)
@@ -122,7 +126,10 @@ def write_export(
     folders = list_folders(ledger)
     shares = shares_of(split)
     _check(ledger, kind, place, folders, with_predictions=with_predictions)
-    rows = read_rows(ledger, unlabelled=unlabelled, every_answer=every_answer)
+    rows = read_rows(ledger, unlabelled=unlabelled or round is not None, every_answer=every_answer)
+    if round is not None:
+        rank = {pick.image: at for at, pick in enumerate(round_picks(ledger, round_number(ledger, round)))}
+        rows = sorted((row for row in rows if row.image in rank), key=lambda row: rank[row.image])
     left_out = {row.record.path: row.trouble for row in rows if row.trouble and kind.copies}
     kept = [_in_split(row, shares) for row in rows if not (row.trouble and kind.copies)]
     done = _exported(ledger, kind, place, kept, left_out)

@@ -7,12 +7,13 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import BadInput, UnknownName
-from ..inputs import many
+from ..inputs import many, shown
 from ..selection import html_summary, html_table
 from ..types import IntArray
 from .classes import clean_annotator
@@ -158,6 +159,17 @@ def find_round(ledger: Ledger, number: int) -> Round:
     return _round(rows[0])
 
 
+def round_number(ledger: Ledger, asked: int | str) -> int:
+    """The number of a round; "open" is the one that is open."""
+    if isinstance(asked, int) and not isinstance(asked, bool):
+        return find_round(ledger, asked).id
+    if asked != "open":
+        raise BadInput(f"the round is {shown(asked)}; give its number, or 'open'")
+    if (found := current_round(ledger)) is None:
+        raise BadInput("no round is open; choose one with `tailwise next`, or name a round by its number")
+    return found.id
+
+
 def list_rounds(ledger: Ledger) -> Rounds:
     """All rounds, the first one first."""
     return Rounds(map(_round, ledger.read("SELECT * FROM round ORDER BY id")))
@@ -169,6 +181,32 @@ def round_picks(ledger: Ledger, number: int) -> list[Pick]:
         "SELECT image_id, predicted, confidence, wanted FROM round_image WHERE round_id = ? ORDER BY rank", (number,)
     )
     return [Pick(*row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPick:
+    """An image that a round asks for."""
+
+    rank: int  # from 1, the best first
+    path: Path  # of the file
+    predicted: str | None  # the class that the model thought of when it was chosen
+    confidence: float | None
+    labelled: bool  # whether it has a label by now
+
+
+def read_picks(ledger: Ledger, asked: int | str) -> list[RoundPick]:
+    """The images of a round with their files, best first; a number, or "open"."""
+    rows = ledger.read(
+        "SELECT f.path AS folder, i.path, c.name, r.confidence, l.image_id IS NOT NULL AS labelled "
+        "FROM round_image AS r JOIN image AS i ON i.id = r.image_id JOIN folder AS f ON f.id = i.folder_id "
+        "LEFT JOIN class AS c ON c.id = r.predicted LEFT JOIN current_label AS l ON l.image_id = i.id "
+        "WHERE r.round_id = ? ORDER BY r.rank",
+        (round_number(ledger, asked),),
+    )
+    return [
+        RoundPick(at, Path(row["folder"], row["path"]), row["name"], row["confidence"], bool(row["labelled"]))
+        for at, row in enumerate(rows, 1)
+    ]
 
 
 def asked_last(ledger: Ledger, key: str) -> Asked | None:

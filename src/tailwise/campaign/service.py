@@ -34,7 +34,7 @@ from .database import BACKUPS, BUSY_SECONDS, LEDGER_FILE, back_up
 from .images import folders_in_use, locate
 from .indexing import Indexed, index
 from .ledger import PURPOSE, Ledger
-from .rounds import Round, asked_last, list_rounds
+from .rounds import Round, RoundPick, asked_last, list_rounds, read_picks
 from .state import Settings, Status, changed_settings, read_settings, read_status, write_settings
 
 if TYPE_CHECKING:
@@ -237,6 +237,10 @@ class Campaign(AbstractContextManager["Campaign"]):
         )
         whole = self.ledger.read("SELECT count(DISTINCT folder_id) FROM image")[0][0] > 1
         return {str(Path(row["folder"], row["path"])) if whole else row["path"]: row["name"] for row in rows}
+
+    def picks(self, round: int | str = "open") -> list[RoundPick]:
+        """The images of a round, best first, by default of the open one: `[one.path for one in campaign.picks()]`."""
+        return read_picks(self.ledger, round)
 
     def rounds(self) -> list[Round]:
         """All rounds, the first one first: `campaign.rounds()[-1].strategy`."""

@@ -347,6 +347,9 @@ def export(
         str | None,
         typer.Option(metavar="SHARES", help="A share for testing such as 0.2, or train=0.8,val=0.1,test=0.1."),
     ] = None,
+    of_round: Annotated[
+        str | None, typer.Option("--round", metavar="N", help="Only the images of this round; 'open': of the open one.")
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -359,10 +362,16 @@ def export(
 
       tailwise export birds labels.csv
       tailwise export birds dataset --format folders --split 0.2
+      tailwise export birds tasks.json --format label-studio --round open
     """
     from .data_commands import run_export
 
-    options = {"unlabelled": unlabelled, "every_answer": every_answer, "with_predictions": with_predictions}
+    options: dict[str, object] = {
+        "round": int(of_round) if of_round and of_round.isdecimal() else of_round,
+        "unlabelled": unlabelled,
+        "every_answer": every_answer,
+        "with_predictions": with_predictions,
+    }
     run_export(folder, out, format, options, split, Form.of(as_json=as_json, quiet=quiet), dry_run=dry_run)
 
 

@@ -110,7 +110,7 @@ def pair_of(text: str, option: str) -> tuple[str, str]:
 
 
 def run_export(
-    folder: Path, out: Path, format: str | None, options: Mapping[str, bool], split: str | None, form: Form, *,
+    folder: Path, out: Path, format: str | None, options: Mapping[str, Any], split: str | None, form: Form, *,
     dry_run: bool,
 ) -> None:  # fmt: skip
     """`tailwise export`."""

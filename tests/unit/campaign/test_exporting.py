@@ -330,3 +330,22 @@ def test_an_answer_that_label_studio_gives_back_under_its_importer_s_name_is_the
     made = (tmp_path / "export.csv").read_text(encoding="utf-8").replace("cat,,", "cat,1.5,")
     (tmp_path / "export.csv").write_text(made, encoding="utf-8")
     assert import_file(ledger, tmp_path / "export.csv").added == 1, "an account that took its time has answered too"
+
+
+def test_the_images_of_a_round_are_exported_best_first_and_listed(ledger_with_answers: Ledger, tmp_path: Path) -> None:
+    ledger, campaign = ledger_with_answers, Campaign(ledger_with_answers)
+    with pytest.raises(BadInput, match="no round is open"):
+        campaign.picks()
+    open_round(ledger, [Pick(8, 1, 0.5), Pick(2), Pick(9, 2, 0.25)], budget=3, strategy="base")
+    found = campaign.picks()
+    assert [(one.rank, one.path.name, one.predicted, one.confidence, one.labelled) for one in found] == [
+        (1, "8.jpg", "cat", 0.5, True), (2, "2.jpg", None, None, True), (3, "9.jpg", "dog", 0.25, False),
+    ]  # fmt: skip
+    done = write_export(ledger, tmp_path / "round.csv", round="open")
+    lines = (tmp_path / "round.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == ["8.jpg", "2.jpg", "9.jpg"]
+    assert (done.records, write_export(ledger, tmp_path / "same.csv", round=1).records) == (3, 3)
+    with pytest.raises(UnknownName, match="no round has the number 7"):
+        write_export(ledger, tmp_path / "none.csv", round=7)
+    with pytest.raises(BadInput, match="give its number, or 'open'"):
+        campaign.picks("last")
