@@ -25,6 +25,7 @@ from PIL import Image
 
 from tailwise.campaign.service import Campaign
 from tailwise.cli.output import run
+from tailwise.web.serve import Options, running
 
 COMMAND = os.environ.get("LABEL_STUDIO", "")
 pytestmark = pytest.mark.skipif(not COMMAND, reason="needs Label Studio; run `make label-studio`")
@@ -105,17 +106,15 @@ class LabelStudio:
         self.call("POST", f"/api/tasks/{task}/annotations/", json={"result": result, "lead_time": 1.0})
 
 
-@pytest.fixture
-def studio(tmp_path: Path) -> Iterator[LabelStudio]:
-    port, data = free_port(), tmp_path / "label-studio"
-    data.mkdir()
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabelStudio]:
+    port, data = free_port(), tmp_path_factory.mktemp("label-studio")
     url = f"http://127.0.0.1:{port}"
     command = [COMMAND, "start", "--no-browser", "--internal-host", "127.0.0.1", "--port", str(port)]
     account = ["--username", EMAIL, "--password", PASSWORD]
     settings = {
         "LABEL_STUDIO_BASE_DATA_DIR": str(data), "COLLECT_ANALYTICS": "false", "LATEST_VERSION_CHECK": "false",
         "ML_BLOCK_LOCAL_IP": "false", "SSRF_PROTECTION_ENABLED": "false",
-        "LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED": "true", "LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT": str(tmp_path),
         "PYTHONPATH": "",
     }  # fmt: skip
     started = time.monotonic()
@@ -128,17 +127,22 @@ def studio(tmp_path: Path) -> Iterator[LabelStudio]:
         made.client.close()
 
 
-@pytest.fixture
-def birds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A campaign of 24 pictures whose names have spaces, with two answers of ben and an open round of eight."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "photos").mkdir()
+def make_birds(folder: Path) -> Campaign:
+    """A campaign of 24 pictures whose names have spaces, in the working directory."""
+    (folder / "photos").mkdir()
     rng = np.random.default_rng(0)
     for number in range(24):
         name = list(TINTS)[number % 3]
         pixels = np.clip(np.array(TINTS[name]) + rng.normal(0, 30, (24, 24, 3)), 0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "photos" / f"{name} {number:02d}.png")
-    with Campaign.create("birds", "photos", list(TINTS), backbone="simple", budget=8) as campaign:
+        Image.fromarray(pixels).save(folder / "photos" / f"{name} {number:02d}.png")
+    return Campaign.create("birds", "photos", list(TINTS), backbone="simple", budget=8)
+
+
+@pytest.fixture
+def birds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With two answers of ben and an open round of eight."""
+    monkeypatch.chdir(tmp_path)
+    with make_birds(tmp_path) as campaign:
         campaign.label("owl 00.png", "owl", annotator="ben")
         campaign.label("kite 01.png", "kite", annotator="ben")
         campaign.next(8)
@@ -258,3 +262,24 @@ def come_back(studio: LabelStudio, project: int, birds: Path) -> None:
         say(f"imported its {kind}: {done.added} new, {done.same} known, {len(done.conflicts)} conflicts")
         assert (done.added, done.same, done.unmatched, done.problems) == (0, len(before), (), ())
     assert answers(birds) == before
+
+
+def test_before_the_first_label_the_queue_follows_the_round_too(
+    studio: LabelStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with make_birds(tmp_path) as campaign:
+        campaign.next(4)
+        campaign.export("tasks", format="label-studio", unlabelled=True)
+    project = int(studio.call("POST", "/api/projects/", json={"title": "No label yet"})["id"])
+    tasks = json.loads(Path("tasks/tasks.json").read_bytes())
+    studio.call("POST", f"/api/projects/{project}/import", json=tasks)
+    with running("birds", Options(port=0, ml_backend=True)) as serving:
+        arguments = [studio.url, "birds", "--project", str(project), "--server", serving.url, "--api-key", studio.key]
+        assert run(["connect", "label-studio", *arguments]) == 0
+        for path in ranked(Path("birds")):
+            task = studio.next_task(project)
+            assert task["data"]["tailwise"]["path"] == path
+            studio.annotate(task["id"], class_of(task))
+        until(lambda: len(answers(Path("birds"))) == 4, "four answers have arrived")
+    say("before the first label: four tasks in the order of round 1, four answers")
