@@ -315,7 +315,7 @@ def per_class(
         if single and numbers.ndim == 0:
             numbers = np.full(classes, float(numbers))
     if numbers.shape != (classes,):
-        raise BadInput(f"{name} must have {classes} entries, one per class, but has shape {numbers.shape}")
+        raise BadInput(f"{name} must have {classes} entries, for {classes} classes, but has shape {numbers.shape}")
     # NaN fails every comparison. An infinite number is left as "no limit" where that makes sense.
     good = (numbers >= 0) & ((numbers <= LARGEST_COUNT) | (infinite & (numbers == np.inf)))
     if not good.all():

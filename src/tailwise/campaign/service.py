@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..errors import BadFile, BadInput
 from ..files import usable
 from ..inputs import check_settings, listed
+from ..matrix.stores import reject_url
 from ..types import Progress, no_progress
 from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
 from .classes import (
@@ -377,6 +378,8 @@ def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> lis
     """The folders of images, each there and none of them the campaign's own."""
     several = not isinstance(images, str | os.PathLike)
     named: list[Any] = listed(images, "images", "the folder of your images, or a list of such") if several else [images]
+    for one in named:
+        reject_url(one, "images")
     roots = [usable(one).resolve() for one in named]
     for root in roots:
         if not root.is_dir():

@@ -21,12 +21,13 @@ from ..errors import BadFile, BadInput
 from ..files import read_regular
 from ..learners.backbone import Backbone
 from ..learners.learner import one_core
+from ..matrix.stores import reject_url
 from ..pools.decode import fault, read_pixels
 from ..pools.pool import BadImage, InputArray
 from ..processes import alone, cores
 from ..ray.cluster import address_of, connect
 from ..types import FloatArray, Progress, no_progress
-from .sources import BLOCK, SHARD_SIZE, Block, InputShard, Picture, Piece, Source, digest, open_source, refuse_url
+from .sources import BLOCK, SHARD_SIZE, Block, InputShard, Picture, Piece, Source, digest, open_source
 from .storage import Manifest, ManifestShard, Predictor, SavedLearner, Shard, ShardStore, find_learner, open_learner
 
 DTYPES = ("float16", "float32")
@@ -188,7 +189,7 @@ def plan_pool(
     """
     if dtype not in DTYPES:
         raise BadInput(f"dtype is {dtype!r}; it must be {' or '.join(DTYPES)}")
-    refuse_url(out, "shards")
+    reject_url(out, "shards")
     saved = find_learner(learner, backbone=backbone, size=size)
     source = open_source(images, shard_size=shard_size, column=column, root=root)
     shards = tuple(source.shards())

@@ -20,7 +20,7 @@ from ..campaign.indexing import ImageFile, scan
 from ..errors import BadFile, BadInput
 from ..files import open_regular
 from ..formats.tables import need_arrow
-from ..matrix.stores import HALF_URL, URL
+from ..matrix.stores import reject_url
 
 BLOCK = 64  # images that a learner is asked about at once
 BLOCKS_PER_PIECE = 4  # that a worker reads in one go
@@ -206,7 +206,7 @@ def open_source(
     images: str | Path, *, shard_size: int = SHARD_SIZE, column: str | None = None, root: str | Path | None = None
 ) -> Source:
     """The pool that a path means: a folder of images, a Parquet file, or a folder of Parquet files."""
-    refuse_url(images, "images")
+    reject_url(images, "images")
     path = Path(images).expanduser().resolve()
     if shard_size < 1:
         raise BadInput(f"shard_size is {shard_size}; it must be at least 1")
@@ -222,12 +222,6 @@ def open_source(
     if column or root:
         raise BadInput(f"{path} is a folder of images; a column and a root of paths belong to Parquet")
     return FolderSource(path, shard_size)
-
-
-def refuse_url(place: str | Path, what: str) -> None:
-    """Say that an address of an object store cannot be used here, before a folder of its name is made."""
-    if URL.match(str(place)) or HALF_URL.match(str(place)):
-        raise BadInput(f"the {what} are at {place}, but must be in a folder of this machine; mount or copy them")
 
 
 def in_blocks(piece: Piece, pictures: Iterator[Picture]) -> Iterator[Block]:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from ..errors import BadFile, MissingExtra
+from ..errors import BadFile, BadInput, MissingExtra
 from ..files import no_file, shown_path, with_home
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -23,6 +23,12 @@ HALF_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")  # what pathlib makes of
 SUFFIXES = (".npy", ".parquet")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # the first that is set holds
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+
+
+def reject_url(place: object, what: str) -> None:
+    """Say that an address of an object store cannot be used here, before a folder of its name is made."""
+    if isinstance(place, str | os.PathLike) and (URL.match(str(place)) or HALF_URL.match(str(place))):
+        raise BadInput(f"the {what} are at {place}, but must be in a folder of this machine; mount or copy them")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,11 @@ from .strategy import DEFAULT, STRATEGIES, WITHOUT_EMBEDDINGS, Strategy, make
 from .typiclust import cold_start
 
 if TYPE_CHECKING:
-    from .badge import Badge
+    from .badge import Badge, Falcun
     from .balanced_boundary import BalancedBoundary
     from .boundary import Boundary
     from .coreset import CoreSet
     from .dropquery import DropQuery
-    from .falcun import Falcun
     from .galaxy import Direct, Galaxy
     from .herding import MaxHerding, Refine, UHerding
     from .kcenter import KCenter

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -117,14 +116,10 @@ def _group_numbers(groups: object, size: int) -> IntArray:
     if unusable:
         raise BadInput(f"groups holds {shown(unusable[0])}, which cannot name a group; give text or numbers")
     numbers: dict[object, int] = {}
-    return np.array(
-        [numbers.setdefault(("alone", row) if _missing(one) else one, len(numbers)) for row, one in enumerate(names)],
-        dtype=np.int64,
-    )
-
-
-def _missing(value: Any) -> bool:  # noqa: ANN401 - a group of any kind
-    return value is None or (isinstance(value, float) and value != value)
+    for row, one in enumerate(names):
+        alone = one is None or one != one  # NaN
+        names[row] = numbers.setdefault(("alone", row) if alone else one, len(numbers))
+    return np.array(names, dtype=np.int64)
 
 
 # -- choosing within limits -------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from ..inputs import (
 )
 from ..inputs import class_names as column_names
 from ..matrix.npy import FileMatrix
-from ..matrix.open import Matrix, TopK, as_matrix, open_proba
+from ..matrix.open import TopK, as_matrix, open_proba
 from ..matrix.shards import Column, Rows, rows_on, scan
 from ..processes import most_threads
 from ..score import SCORES, Score
@@ -173,8 +173,9 @@ def select(
     checked = None
     if labelled_proba is not None or labels is not None:
         checked = trust_in(labelled_proba, labels, classes, names)
+    lacks_borders = given.embeddings is None and isinstance(matrix, TopK)  # where only the largest are kept
     prices = None if cost is None else _prices(cost, given.proba, size, strategy, groups)
-    if strategy is None and score is None and (prices is not None or _lacks_borders(matrix, given)):
+    if strategy is None and score is None and (prices is not None or lacks_borders):
         score = PLAIN_SCORE
     own_scores = None
     if score is not None and not isinstance(score, str):
@@ -203,7 +204,7 @@ def select(
             batch = choose_within(limits, request, choose, keeps)
     chosen_ids = None if known_ids is None else tuple(known_ids[row] for row in batch.indices.tolist())
     batch = replace(batch, ids=chosen_ids, class_names=names)
-    log.info("%d of %d images by %s: %s, gap %.1e", len(batch), size, batch.method, batch.status, batch.gap)
+    log.info("%d of %d images by %s: %s, gap %.1e", len(batch.indices), size, batch.method, batch.status, batch.gap)
     if checked is None:
         return batch
     trust, held_out = checked
@@ -222,11 +223,6 @@ def _predictions(proba: object, embeddings: AnyMatrix | None, labelled: AnyMatri
     if embeddings is not None or labelled is not None:
         raise BadInput("embeddings are given as well as Predictions; put them into the Predictions")
     return proba
-
-
-def _lacks_borders(matrix: Matrix, given: Predictions) -> bool:
-    """Whether only the largest probabilities are kept, so that distances to most borders are unknown."""
-    return given.embeddings is None and isinstance(matrix, TopK)
 
 
 def _prices(cost: object, proba: object, size: int, strategy: object, groups: object) -> Float64Array:

@@ -161,6 +161,13 @@ def test_with_several_folders_labels_have_whole_paths(campaign: Campaign, tmp_pa
     assert (found.known, found.added) == (6, 0)
 
 
+@pytest.mark.parametrize("address", ["s3://bucket/photos", "gs://bucket/photos", "s3:/bucket/photos"])
+def test_images_in_an_object_store_are_rejected_with_what_to_do(tmp_path: Path, address: str) -> None:
+    with pytest.raises(BadInput, match="must be in a folder of this machine; mount or copy them"):
+        Campaign.create(tmp_path / "birds", images=address, classes=["owl"])
+    assert not (tmp_path / "birds").exists()
+
+
 def test_images_that_went_elsewhere_as_a_whole_are_followed(campaign: Campaign, tmp_path: Path, photos: Path) -> None:
     campaign.label("1.png", "owl")
     photos.rename(tmp_path / "elsewhere")
