@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import threading
 from dataclasses import asdict
 from pathlib import Path
@@ -17,13 +18,14 @@ from pyarrow import parquet
 
 from tailwise.cli.output import run
 from tailwise.errors import BadFile
-from tailwise.experiments.experiment import Experiment, Row, Trial, parse_experiment
+from tailwise.experiments.experiment import Experiment, Row, Trial, parse_experiment, read_experiment
 from tailwise.experiments.runner import Watcher, collect, run_experiment
 from tailwise.experiments.store import NOT_REPEATABLE, Store
 from tailwise.inference.pipeline import plan_pool, predict_pool
 from tailwise.inference.storage import read_manifest
 from tailwise.learners import make_learner
 from tailwise.learners.features import simple_features
+from tailwise.pools import POOLS
 from tailwise.ray.cluster import Cluster
 from tailwise.ray.tasks import on_ray
 
@@ -211,16 +213,33 @@ def test_a_trial_that_fails_says_why_and_the_others_go_on(tmp_path: Path) -> Non
     assert len(watcher.ended) == 1
 
 
-def test_from_the_command_line(
+PLUGIN = """
+from tailwise.pools import POOLS, load_pool
+
+
+@POOLS.register("digits-of-a-plugin")
+def digits(path=None):
+    return load_pool("digits")
+"""
+
+
+def test_from_the_command_line_with_a_plugin_next_to_the_file(
     tiny: Experiment, on_processes: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    Path("tiny.toml").write_text(FILE)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("files").mkdir()
+    Path("files/ray_plugin.py").write_text(PLUGIN)
+    Path("files/tiny.toml").write_text('plugins = ["ray_plugin"]' + FILE.replace('"digits"', '"digits-of-a-plugin"'))
     options = ["--out", "out", "--seeds", "1", "--engine", "ray", "--no-report", "--json"]
-    assert run(["bench", "run", "tiny.toml", *options]) == 0
+    try:
+        assert run(["bench", "run", "files/tiny.toml", *options]) == 0
+    finally:
+        POOLS.pop("digits-of-a-plugin", None)
     printed = capfd.readouterr()
     assert json.loads(printed.out)["rows"] == 6  # stdout is one document
     assert printed.err == ""
     second = tiny.model_copy(update={"seeds": (1,)})
-    assert repeatable(collect(second, Store(tmp_path / "out"))) == repeatable(collect(second, on_processes))
+    own = read_experiment("files/tiny.toml", to_run=False).model_copy(update={"seeds": (1,)})
+    assert repeatable(collect(own, Store(tmp_path / "out"))) == repeatable(collect(second, on_processes))
