@@ -167,6 +167,9 @@ def test_all_kinds_of_things_are_found_by_name_and_what_fails_is_a_warning(site:
 def test_the_command_lists_plugins_and_the_tables_of_the_docs_do_not(site: Path) -> None:
     done = run(site, "-m", "tailwise", "strategies", "--json")
     assert done.returncode == 0, done.stderr
+    reason = "ModuleNotFoundError: No module named 'no_such_library'"
+    line = f"warning: the plugin 'broken_plugin' of the package 'broken' cannot be imported: {reason}"
+    assert line in done.stderr.splitlines()
     listed = {row["name"]: row["what"] for row in json.loads(done.stdout)["strategies"]}
     assert listed["first"] == "The first images"
     assert len(listed) > 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+import warnings
 
 
 def main() -> int:
@@ -15,4 +16,5 @@ def main() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek shows ? for λ rather than an error
     logging.basicConfig(format="%(message)s")  # warnings of the library, which is silent by itself, on stderr
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # without lines of our source
     return run(sys.argv[1:])
