@@ -39,6 +39,7 @@ from .output import (
     WrongUsage,
     plain,
     progress_shown,
+    say_what_the_demo_shows,
     shell_line,
 )  # fmt: skip
 
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
     from ..inference.pipeline import Plan, Predicted
     from ..pools.pool import BadImage
-    from .bench import StoredExperiment
 
 MOST_BAD = 5  # images that are named in the summary of predict; all are in the shards' JSON
 USUAL_BUDGET = 1000
@@ -81,7 +81,7 @@ def tailwise(
 ) -> None:
     """Options of the program itself."""
     if version:
-        print(f"tailwise {__version__}")
+        print("tailwise", __version__)
         raise typer.Exit
 
 
@@ -268,6 +268,7 @@ def demo(
 
       tailwise demo --out tailwise-demo
     """
+    say_what_the_demo_shows(quiet=quiet)
     from .bench import run_demo
 
     run_demo(out, seeds, quiet=quiet)
@@ -350,9 +351,9 @@ def status(source: Source, out: Out = None, data: Data = None, seeds: Seeds = No
 
       tailwise bench status demo-digits
     """
-    from .bench import show_status
+    from .bench import read_options, show_status
 
-    show_status(_asked(source, out, data, seeds), as_json=as_json)
+    show_status(read_options(source, out, data, seeds), as_json=as_json)
 
 
 @bench.command()
@@ -363,15 +364,9 @@ def report(source: Source, out: Out = None, data: Data = None, seeds: Seeds = No
 
       tailwise bench report demo-digits
     """
-    from .bench import report_bench
+    from .bench import read_options, report_bench
 
-    report_bench(_asked(source, out, data, seeds), as_json=as_json)
-
-
-def _asked(source: str, out: Path | None, data: Path | None, seeds: str | None) -> StoredExperiment:
-    from .bench import read_options
-
-    return read_options(source, out, data, seeds)
+    report_bench(read_options(source, out, data, seeds), as_json=as_json)
 
 
 app.add_typer(bench, name="bench", rich_help_panel=EXPERIMENTS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import typer
@@ -44,7 +44,7 @@ DEMO = "demo-digits"  # the preset
 CIRCUMSTANCES = {"pool", "setting", "seeds"}
 WORDS = {"what it does", "method"}  # columns whose text may take several lines; it is never cut off
 NOT_REACHED = "–"
-EVERY = 15.0  # seconds between lines where there is no terminal
+EVERY = 2.5  # seconds between lines where there is no terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +106,19 @@ def run_bench(
     """`tailwise bench run`."""
     console = Console(stderr=True, highlight=False)
     experiment, store = wanted.experiment, wanted.store
-    data = identify(experiment.pool)
+    silent = quiet or as_json
+    with lively("reading the data", quiet=silent):
+        data = identify(experiment.pool)
     if other := store.other_data(data):
         changed = f"{other.where} has changed since an earlier run; results of the new data are kept apart"
         console.print(f"[yellow]note:[/] {plain(changed)}", soft_wrap=True)
-    with show_progress(experiment, store, data.content, quiet=quiet or as_json) as watcher:
+    with show_progress(experiment, store, data.content, quiet=silent) as watcher:
         failed = run_experiment(
             experiment, store, watchers=(watcher, *tracking.watchers()), run_tasks=run_tasks, adopt=adopt, data=data
         )
     show_failures(failed, console)
     rows = collect(experiment, store, data.content)
-    page = write_page(wanted, rows, data.content) if report and rows else None
+    page = write_page(wanted, rows, data.content, quiet=silent) if report and rows else None
     if as_json:
         _print_json(wanted, rows, failed, page)
     elif rows and not quiet:
@@ -136,23 +138,25 @@ def report_bench(wanted: StoredExperiment, *, as_json: bool) -> None:
             "(with the same --out, --data and --seeds)"
         )
     rows = keep_results(wanted.experiment, wanted.store, content)
-    page = write_page(wanted, rows, content)
+    page = write_page(wanted, rows, content, quiet=as_json)
     if as_json:
         _print_json(wanted, rows, {}, page)
     else:
         show_summary(rows, page, wanted.store.folder)
 
 
-def write_page(wanted: StoredExperiment, rows: list[Row], content: str) -> Path:
+def write_page(wanted: StoredExperiment, rows: list[Row], content: str, *, quiet: bool) -> Path:
     """The report, from what is in the folder alone."""
-    from ..report.experiment import write_report
-    from ..report.names import sweep_of
+    with lively("drawing the report", quiet=quiet) as show:
+        from ..report.experiment import write_report
+        from ..report.names import sweep_of
 
-    sweeps = [sweep_of(values) for values in kept_sweeps(wanted.experiment, wanted.store, content)]
-    return write_report(
-        rows, wanted.store.folder, title=wanted.experiment.name, sweeps=sweeps, config=wanted.experiment.to_toml(),
-        versions={"Content of the data": content or "not recorded"}, class_names=wanted.store.class_names(content),
-    )  # fmt: skip
+        sweeps = [sweep_of(values) for values in kept_sweeps(wanted.experiment, wanted.store, content)]
+        return write_report(
+            rows, wanted.store.folder, title=wanted.experiment.name, sweeps=sweeps, config=wanted.experiment.to_toml(),
+            versions={"Content of the data": content or "not recorded"},
+            class_names=wanted.store.class_names(content), report=lambda _done, what: show(f"the report: {what}"),
+        )  # fmt: skip
 
 
 def _recorded(wanted: StoredExperiment) -> str:
@@ -214,11 +218,10 @@ def run_demo(folder: Path, seeds: str | None, *, quiet: bool) -> None:
     wanted = read_options(DEMO, folder, None, seeds)
     if not quiet:
         console_line(
-            "[bold]Which digits should be labelled next?[/] A long-tailed pool of handwritten digits: half of the "
-            "classes are ten times rarer.\nA linear model starts with 30 labels and asks for 30 more, five times; "
-            f"{len(wanted.experiment.seeds)} seeds. About a minute …\n"
-            "CB: balanced by class. Boundary-CB is what campaigns use. The test images are equally many of each digit; "
-            "adjusted: decisions that make up for the rarity of classes; tail: the rare half."
+            f"[dim]A linear model starts with 30 labels and gets 30 more, five times; {len(wanted.experiment.seeds)} "
+            "seeds; about a minute. CB: balanced by class; Boundary-CB is what campaigns use. Accuracy is measured on "
+            "equally many images of each digit. Adjusted: decisions that make up for the rarity of classes. Tail: the "
+            "rare half of them.[/]\n"
         )
     run_bench(wanted, None, Tracking(), report=True, as_json=False, quiet=quiet, adopt=True)
 
@@ -259,17 +262,15 @@ class ProgressBars(Watcher):
 
 @dataclass(eq=False)
 class ProgressLines(Watcher):
-    """A line now and then, for logs."""
+    """A line for each trial that ends, and now and then the current step, for logs."""
 
     left: int  # trials to be done
+    show: Callable[[str], None] = lambda _: None  # the current step
     done: int = 0
-    due: float = field(default_factory=lambda: time.perf_counter() + EVERY)  # when the next line may be printed
 
     def line(self, trial: Trial, done: float, what: str) -> None:  # noqa: ARG002 - a Watcher's
-        """Print, unless there was a line just now."""
-        if time.perf_counter() > self.due:
-            self.due = time.perf_counter() + EVERY
-            print(f"{self.done}/{self.left} trials  {what}", file=sys.stderr, flush=True)
+        """Keep the current step, which is printed where nothing else is."""
+        self.show(f"{self.done}/{self.left} trials  {what}")
 
     def finished(self, trial: Trial, rows: list[Row]) -> None:
         """Print how a trial ended."""
@@ -287,6 +288,33 @@ class ProgressLines(Watcher):
 
 
 @contextmanager
+def lively(what: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Shows on stderr that work goes on, also while nothing is reported: a spinner, or a line every few seconds.
+
+    Gives a callback for the current step.
+    """
+    if quiet:
+        yield lambda _: None
+    elif sys.stderr.isatty():
+        with Console(stderr=True).status(plain(what)) as status:
+            yield lambda text: status.update(plain(text))
+    else:
+        latest, ended = [what], threading.Event()
+
+        def speak() -> None:
+            while not ended.wait(EVERY):
+                print(f"{latest[0]} …", file=sys.stderr, flush=True)
+
+        speaker = threading.Thread(target=speak, name="tailwise-progress", daemon=True)
+        speaker.start()
+        try:
+            yield lambda text: latest.__setitem__(0, text)
+        finally:
+            ended.set()
+            speaker.join()
+
+
+@contextmanager
 def show_progress(experiment: Experiment, store: Store, content: str, *, quiet: bool) -> Iterator[Watcher]:
     """A watcher that shows what happens on stderr."""
     status = status_of(experiment, store, content)
@@ -294,7 +322,8 @@ def show_progress(experiment: Experiment, store: Store, content: str, *, quiet: 
     if quiet or not left:
         yield Watcher()
     elif not sys.stderr.isatty():
-        yield ProgressLines(left)
+        with lively("starting the trials", quiet=False) as show:
+            yield ProgressLines(left, show)
     else:
         columns = (
             BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
@@ -341,16 +370,18 @@ def show_failures(failed: dict[str, str], console: Console) -> None:
 
 def show_summary(rows: list[Row], page: Path | None, folder: Path) -> None:
     """Accuracy, gains and label savings; the path of the report comes last."""
-    from ..report.experiment import default_findings, gain_rows, random_rows, saving_rows
+    from ..report.experiment import compared_rows, default_findings, saving_rows
     from ..report.summary import Results
 
     console = Console(highlight=False)
     results = Results.of(rows)
-    over_random, balanced = random_rows(results), gain_rows(results)
-    if over_random[1:]:  # which names all methods
-        balanced = [line for line in balanced if line[-1]]
+    over_random, balanced = compared_rows(results, over_random=True), compared_rows(results, over_random=False)
+    gain = balanced[0].index("gain")
+    if over_random[1:] or not any(line[gain] for line in balanced[1:]):  # the first table names all methods
+        balanced = [line for line in balanced if line[gain]]
     savings = [line for line in saving_rows(results) if line[-2] != NOT_REACHED]
-    titles = ("Gains over random choice, in points of accuracy", "What balance gains, in points of accuracy")
+    titles = ("Accuracy, mean over all cycles, and gains over Random in points", "What balance gains, in points")
+    noise = any(cell.startswith("(") for line in (*over_random[1:], *balanced[1:]) for cell in line)
     for title, table in (*zip(titles, (over_random, balanced), strict=True), ("Label savings", savings)):
         header, *lines = without_constants(table)
         if lines:
@@ -359,6 +390,8 @@ def show_summary(rows: list[Row], page: Path | None, folder: Path) -> None:
             for cells in lines:
                 shown.add_row(*(plain(cell) for cell in cells))
             console.print(shown)
+        if noise and table is balanced:
+            console.print("[dim]In parentheses: within noise, nearer to zero than two standard errors.[/]")
     if findings := default_findings(results):
         console.print("\n" + "\n".join(plain(one.text) for one in findings))
     console.print(f"\nResults: {plain(str(folder / 'results.csv'))}", soft_wrap=True)

@@ -47,6 +47,7 @@ VARIANTS = (SOLID, (0, (6, 1.2, 1.2, 1.2)), (0, (1.2, 1.2)))  # several balances
 PLAIN_VARIANTS = (DASHED, (0, (3.2, 1.2, 1, 1.2)), (0, (1, 2)))
 STEP = 0.5  # points by which the bars of neighbouring curves are moved sideways, so that none hides another
 MOST_TICKS = (10, 8)  # in a single panel, and in one of several
+MOST_CURVES = 7  # in the figure that a page opens with
 APART = 5.5  # points between the gains of neighbouring methods, at most
 IN_A_ROW = 3  # panels
 SHIFT = 0.75  # of the way to the next cycle, for all methods of one
@@ -83,6 +84,28 @@ def curve_figure(results: Results, study: Study, methods: Sequence[Method], meas
             )
         _share_scale(panels)
         panels[0].set_ylabel(LABELS[measure])
+        legend_below(figure, _legend_handles(methods))
+    return figure
+
+
+def opening_figure(results: Results, condition: Condition) -> Figure:
+    """Accuracy and adjusted accuracy of one condition side by side, on one scale; of many methods the best."""
+    found = sorted(curves(results, condition), key=lambda one: -one.last.accuracy.mean)
+    kept = {one.method for one in found[:MOST_CURVES]} | {
+        one.method for one in found if one.method.strategy == "random"
+    }
+    methods = [one.method for one in curves(results, condition) if one.method in kept]
+    measures = [name for name in ("accuracy", "adjusted_accuracy") if any(one.has(name) for one in found)]
+    with mpl.rc_context(STYLE):
+        figure, panels = _panels([condition] * len(measures))
+        for axes, measure in zip(panels, measures, strict=True):
+            axes.set_title(LABELS[measure].removesuffix(" (%)"))
+            for place, method in enumerate(methods):
+                shift = (place - (len(methods) - 1) / 2) * STEP
+                _draw_curve(axes, curve(results, condition, method), measure, _look(method, methods), shift)
+            _share_ticks(axes, [point.share for one in found for point in one.points], several=len(panels) > 1)
+        _share_scale(panels)
+        panels[0].set_ylabel(LABELS["accuracy"])
         legend_below(figure, _legend_handles(methods))
     return figure
 

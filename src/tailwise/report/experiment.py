@@ -18,7 +18,19 @@ from ..errors import BadFile
 from ..experiments.experiment import Row
 from ..files import write_whole
 from ..strategies.strategy import DEFAULT
-from .gain_tables import COMPARED, gain_points, gain_rows, labels_shown, random_rows, saving_rows, study_tables
+from ..types import Progress, no_progress
+from .gain_tables import (
+    COMPARED,
+    compared_rows,
+    cycle_means,
+    gain_points,
+    gain_rows,
+    gain_shown,
+    labels_shown,
+    random_rows,
+    saving_rows,
+    study_tables,
+)
 from .names import Condition, Method, PoolSweep
 from .summary import (
     CLEAR,
@@ -38,9 +50,10 @@ from .tables import Grid, html, latex, markdown, number, plural, tidy_csv
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["gain_rows", "random_rows", "saving_rows", "write_report"]
+__all__ = ["compared_rows", "gain_rows", "random_rows", "saving_rows", "write_report"]
 
 FIGURE_KINDS = ("png", "svg", "pdf")
+OPENING = "Accuracy, plain and adjusted"  # the figure that the page opens with
 KINDS = {
     "default": "The default strategy against random choice",
     "up": "Where balance helps",
@@ -72,7 +85,7 @@ class DrawnFigure:
 def write_report(
     rows: Iterable[Row], folder: Path, *, title: str, sweeps: Sequence[PoolSweep] = (), published: bool = True,
     config: str = "", versions: Mapping[str, str] | None = None,
-    class_names: Mapping[str, Sequence[str]] | None = None,
+    class_names: Mapping[str, Sequence[str]] | None = None, report: Progress = no_progress,
 ) -> Path:  # fmt: skip
     """Write folder/report.html, folder/figures/ and folder/tables/; gives the path of the page.
 
@@ -88,7 +101,9 @@ def write_report(
     config: the experiment's file, as text.
     versions: of what made the results, by name; those of the rows are always shown.
     class_names: by pool, for figures of few classes.
+    report: called before each figure.
     """
+    report(0.0, "loading what draws the figures")
     from .figure_specs import figure_specs  # matplotlib loads here, when it is used
 
     results = Results.of(rows)
@@ -100,7 +115,9 @@ def write_report(
     for grid in grids:
         write_table(grid, folder / "tables")
     figures, missing = [], []
-    for spec in figure_specs(results, sweeps, published=published, class_names=class_names):
+    specs = figure_specs(results, sweeps, published=published, class_names=class_names)
+    for place, spec in enumerate(specs):
+        report(place / len(specs), f"drawing figure {place + 1} of {len(specs)}")
         if spec.draw is None:
             missing.append(f"{spec.title}: needs {spec.missing}.")
         else:
@@ -118,8 +135,37 @@ def write_report(
          _made_html({"Results made with": f"tailwise {', '.join(made_with)}", **(versions or {})}, config)),
     ]  # fmt: skip
     page = folder / "report.html"
-    write_whole(page, html_page(title, facts, sections).encode())
+    report(1.0, "writing the page")
+    first = next((one for one in figures if one.title.startswith(OPENING)), None)
+    opening = "" if first is None else figure_html(first)
+    lead = f'{opening}<p class="note">{escape(facts)}</p>\n'
+    write_whole(page, html_page(title, opening_sentence(results), sections, above_links=lead).encode())
     return page
+
+
+def opening_sentence(results: Results) -> str:
+    """What was found, in one sentence: the default against random choice, else the largest gain of balance."""
+    for condition in results.trials:
+        ours, base = results.find(condition, DEFAULT, balanced=True), results.find(condition, "random")
+        if ours is None or base is None:
+            continue
+        accuracy, adjusted = (cycle_means(results, condition, name) for name in ("accuracy", "adjusted_accuracy"))
+        plain, fair = (
+            f"{number(means[ours], 1)} % instead of {number(means[base], 1)} %" for means in (accuracy, adjusted)
+        )
+        return (
+            f"With {ours.shown}, the default, accuracy is {plain} with random choice, and with decisions adjusted to "
+            f"equal class shares {fair} ({_condition_text(condition)}; means over all cycles)."
+        )
+    found = [gain for condition in results.trials for gain in mean_gains(results, condition)]
+    if not found:
+        methods = {one.shown for runs in results.trials.values() for one in runs}
+        return f"{plural(len(methods), 'method')} in {plural(len(results.trials), 'setting')}, compared below."
+    best = max(found, key=lambda one: one.difference.mean)
+    return (
+        f"Balance changes the accuracy of {best.base.shown} by {gain_points(best, 1)} points in its best setting, "
+        f"{_condition_text(best.condition)}."
+    )
 
 
 def make_folders(*folders: Path) -> None:
@@ -185,7 +231,7 @@ def default_findings(results: Results) -> list[Finding]:
         if ours is None or base is None:
             continue
         parts = [
-            f"{gain_points(gain, 1)} points{where}"
+            f"{gain_shown(gain, cycle_means(results, condition, name))} points{where}"
             for name, where in COMPARED.items()
             for gain in mean_gains(results, condition, name, over=base)
             if gain.method == ours and not math.isnan(gain.difference.mean)  # without a tail

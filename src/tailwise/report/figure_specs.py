@@ -11,7 +11,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from .curves import counts_figure, curve_figure, gain_figure, histogram_figure, histogram_seed
+from .curves import counts_figure, curve_figure, gain_figure, histogram_figure, histogram_seed, opening_figure
 from .figures import path_figure
 from .names import (
     NOT_THE_PAPERS,
@@ -53,6 +53,7 @@ def figure_specs(
     for study in results.studies:
         names = (class_names or {}).get(study.pool, ())
         specs += [
+            *opening_specs(results, study),
             *curve_specs(results, study),
             *gain_specs(results, study, published=published),
             *measure_specs(results, study),
@@ -81,6 +82,17 @@ def sweep_specs(sweeps: Sequence[PoolSweep]) -> list[FigureSpec]:
         title = f"What balance costs (Fig. 4): {sweep.pool}, {sweep.setting}"
         specs.append(FigureSpec(stem, title, caption, partial(path_figure, sweep.path, sweep.references)))
     return specs
+
+
+def opening_specs(results: Results, study: Study) -> list[FigureSpec]:
+    """The first condition's learning curves, plain next to adjusted, each on the same scale."""
+    caption = (
+        "Against the share of the original training set that is labelled, of the same models. Adjusted: the softmax is "
+        f"divided by the classes' estimated shares among all images before the largest is taken. {DASHES}"
+    )
+    title = f"Accuracy, plain and adjusted: {study.name}, {study.conditions[0].setting}"
+    draw = partial(opening_figure, results, study.conditions[0])
+    return [FigureSpec(f"opening-{study.stem}", title, caption, draw)]
 
 
 def curve_specs(results: Results, study: Study) -> list[FigureSpec]:

@@ -193,6 +193,58 @@ def _accuracy_rows(results: Results, condition: Condition, over: Method | None) 
     return rows
 
 
+def compared_rows(results: Results, *, over_random: bool) -> list[list[str]]:
+    """Accuracies and gains for a terminal, the header first: plain, adjusted and on the tail, side by side.
+
+    Accuracies are means over all cycles. A gain is the difference of the accuracies as they are printed, ± the paired
+    standard error: over Random, or of a balanced method over its base. In parentheses: within noise.
+    """
+    names = ["accuracy", "gain", "adjusted accuracy", "gain adjusted", "tail accuracy", "gain on the tail"]
+    rows = [[*_place_columns(results), "method", *names, "seeds"]]
+    for condition in results.trials:
+        base = results.find(condition, "random") if over_random else None
+        if over_random and base is None:
+            continue
+        place = [getattr(condition, name) for name in _place_columns(results)]
+        means = {name: cycle_means(results, condition, name) for name in COMPARED}
+        found = {
+            name: {one.method: one for one in mean_gains(results, condition, name, over=base)} for name in COMPARED
+        }
+        for one in summary.curves(results, condition):
+            cells = []
+            for name in COMPARED:
+                mean, gain = means[name][one.method], found[name].get(one.method)
+                if math.isnan(mean):
+                    cells += ["", ""]
+                else:
+                    cells += [number(mean, 1), gain_shown(gain, means[name]) if gain else ""]
+            rows.append([*place, one.method.shown, *cells, str(one.last.accuracy.seeds)])
+    return rows
+
+
+def cycle_means(results: Results, condition: Condition, measure: str) -> dict[Method, float]:
+    """The mean of a measure over all cycles from 1 on, in percent, over the seeds that all methods have completed."""
+    trials = results.trials[condition]
+    cycles = {cycle for runs in trials.values() for trial in runs.values() for cycle in trial if cycle > 0}
+    complete = [{seed for seed, trial in runs.items() if cycles <= trial.keys()} for runs in trials.values()]
+    common = set.intersection(*complete)
+    means = {}
+    for method, runs in trials.items():
+        values = [
+            getattr(row, measure) for seed, trial in runs.items() if seed in common or not common
+            for cycle, row in trial.items() if cycle > 0
+        ]  # fmt: skip
+        means[method] = 100 * sum(values) / len(values) if values else math.nan
+    return means
+
+
+def gain_shown(gain: Gain, means: Mapping[Method, float]) -> str:
+    """A gain with one digit, as the difference of two means as they are printed; within noise in parentheses."""
+    points = round(means[gain.method], 1) - round(means[gain.base], 1)
+    text = with_spread(points, 100 * gain.difference.error, 1, sign=True)
+    return f"({text})" if gain.verdict == "within noise" else text
+
+
 def saving_rows(results: Results) -> list[list[str]]:
     """Label savings for a terminal, the header first; nothing more where there is no Random to compare with."""
     columns = _place_columns(results)

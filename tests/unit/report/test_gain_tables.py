@@ -10,6 +10,7 @@ import pytest
 from tailwise.experiments.experiment import Row
 from tailwise.report.experiment import default_findings
 from tailwise.report.gain_tables import (
+    compared_rows,
     count_table,
     gain_rows,
     gain_table,
@@ -181,6 +182,23 @@ def test_every_method_is_compared_with_random_and_losses_are_called_so(make_rows
     assert ours["gain adjusted"].startswith("−5.00")
     assert lines(random_rows(versus_random(rows, -0.05)))[1]["is"] == "worse"
     assert lines(random_rows(Results.of([row for row in make_rows() if row.strategy == "entropy"]))) == []
+
+
+def test_a_gain_is_the_difference_of_the_accuracies_as_they_are_printed(make_rows: RowMaker) -> None:
+    rows = make_rows(factors=(0.1,), methods=[("random", "0"), ("entropy", "0"), ("entropy", "auto")])
+    header, *found = compared_rows(Results.of(rows), over_random=True)
+    base, *others = ([line[at] for at, name in enumerate(header) if name != "seeds"][-6:] for line in found)
+    assert base[1::2] == ["", "", ""]
+    for cells in others:
+        for at in (0, 2, 4):
+            gain = float(cells[at + 1].strip("()").split()[0].replace("−", "-"))
+            assert gain == round(float(cells[at]) - float(base[at]), 1)
+    _, plain, balanced = (line[-7:] for line in compared_rows(Results.of(rows), over_random=False)[1:])
+    assert plain[1] == ""
+    shown = float(balanced[1].strip("()").split()[0].replace("−", "-"))
+    assert shown == round(float(balanced[0]) - float(plain[0]), 1)
+    none = compared_rows(Results.of([row for row in rows if row.strategy == "entropy"]), over_random=True)
+    assert len(none) == 1
 
 
 def test_the_default_is_judged_in_words_and_who_is_ahead_of_it_is_named(make_rows: RowMaker) -> None:
