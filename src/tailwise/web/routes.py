@@ -322,7 +322,10 @@ async def predict(service: CurrentService, body: label_studio.Predict) -> label_
     )
 
 
-@label_studio_api.post("/webhook", status_code=202, responses=WRITE_ERRORS)
+@label_studio_api.post(
+    "/webhook", status_code=202,
+    responses={**WRITE_ERRORS, 409: {"model": label_studio.Accepted | schemas.Error, "description": "not now"}},
+)  # fmt: skip
 async def webhook(
     service: CurrentService, body: label_studio.Webhook, response: Response
 ) -> label_studio.Accepted:  # fmt: skip
