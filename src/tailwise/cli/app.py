@@ -259,7 +259,7 @@ app.registered_groups += campaigns.registered_groups
 @app.command(rich_help_panel=EXPERIMENTS)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the results; made if it is absent.")] = Path("tailwise-demo"),
-    seeds: Annotated[str | None, typer.Option(help="Other seeds than 0,1,2.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Other seeds than 0 to 7, such as 0,1,2.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a whole experiment on long-tailed digits: table of gains, label savings, report. A minute, needs no files.
