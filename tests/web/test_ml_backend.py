@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tailwise.adapters.label_studio import Connection
 from tailwise.campaign.service import Campaign
 from tailwise.formats.label_studio import label_config
+from tailwise.formats.label_studio_api import Connection
 from tailwise.web.serve import Options
 
 from .api_client import Api, reopened, serving_api

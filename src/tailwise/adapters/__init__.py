@@ -3,7 +3,6 @@
 tailwise.adapters.torch         a PyTorch model and a loader → Predictions
 tailwise.adapters.sklearn       a scikit-learn or skorch estimator → Predictions; scikit-activeml, both ways
 tailwise.adapters.huggingface   transformers and datasets → Predictions, picks as a column
-tailwise.adapters.label_studio  a running Label Studio, connected with a campaign
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from ..adapters.label_studio import Connection, read_annotator_map
 from ..errors import BadInput
 from ..files import usable
 from ..formats import FORMATS, Record, guess_format
+from ..formats.label_studio_api import Connection, read_annotator_map
 from ..inputs import many
 from ..types import Progress, no_progress
 from .answers import LATEST, Answer, record

@@ -69,8 +69,8 @@ def run_connect(
     folder: Path, url: str, project: int, key: str, server: str, options: Mapping[str, Any], form: Form
 ) -> None:  # fmt: skip
     """`tailwise connect label-studio`."""
-    from ..adapters.label_studio import Server, Studio, connect, read_annotator_map
     from ..campaign.classes import list_classes
+    from ..formats.label_studio_api import Server, Studio, connect, read_annotator_map
     from ..web.label_studio import place_of
     from ..web.settings import campaign_token
 

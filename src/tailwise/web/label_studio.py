@@ -15,15 +15,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..adapters.label_studio import (
-    KEY_VARIABLE,
-    Connection,
-    Control,
-    PlaceOf,
-    Studio,
-    bring_round,
-    read_control,
-)
 from ..campaign import answers, leases
 from ..campaign.answers import LATEST, Answer, Refused
 from ..campaign.classes import ClassRow, clean_annotator, find_class, list_classes
@@ -34,6 +25,15 @@ from ..campaign.rounds import current_round, round_picks
 from ..errors import BadInput, TailwiseError, UnknownName
 from ..formats.base import Record
 from ..formats.label_studio import task_records
+from ..formats.label_studio_api import (
+    KEY_VARIABLE,
+    Connection,
+    Control,
+    PlaceOf,
+    Studio,
+    bring_round,
+    read_control,
+)
 from .jobs import ModelPredictions
 from .settings import get_log
 from .views import Read

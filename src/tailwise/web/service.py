@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from ..adapters.label_studio import KEY_VARIABLE
 from ..campaign.images import Matcher, list_folders
 from ..campaign.ledger import Ledger
 from ..errors import BadFile, LedgerBusy, LedgerReplaced, TailwiseError
+from ..formats.label_studio_api import KEY_VARIABLE
 from .images import ImageRenderer
 from .jobs import Jobs
 from .label_studio import Controls, follow_round

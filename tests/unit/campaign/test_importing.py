@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tailwise.adapters.label_studio import Connection
 from tailwise.campaign.answers import Answer, record, settle, undo
 from tailwise.campaign.classes import add_classes, list_classes, rename_class, retire_class
 from tailwise.campaign.importing import (
@@ -29,6 +28,7 @@ from tailwise.campaign.importing import (
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadFile, BadInput, UnknownName
 from tailwise.formats import FORMATS, Record
+from tailwise.formats.label_studio_api import Connection
 
 from .conftest import add_images
 

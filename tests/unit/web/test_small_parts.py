@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailwise.adapters.label_studio import Control, read_control
 from tailwise.campaign.answers import Answer, record
 from tailwise.campaign.classes import add_classes
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.rounds import Pick, open_round
 from tailwise.errors import BadFile, BadInput, LedgerBusy, NewerLedger, PoolExhausted, UnknownName
+from tailwise.formats.label_studio_api import Control, read_control
 from tailwise.web import label_studio, service, views
 from tailwise.web.app import error_response
 from tailwise.web.jobs import ModelPredictions, PredictionCache

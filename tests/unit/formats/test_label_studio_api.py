@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tailwise.adapters.label_studio import (
+from tailwise.campaign.service import Campaign
+from tailwise.cli.output import run
+from tailwise.errors import BadFile, BadInput
+from tailwise.formats.label_studio import label_config
+from tailwise.formats.label_studio_api import (
     FILE,
     Connection,
     Server,
@@ -23,10 +27,6 @@ from tailwise.adapters.label_studio import (
     connect,
     read_annotator_map,
 )
-from tailwise.campaign.service import Campaign
-from tailwise.cli.output import run
-from tailwise.errors import BadFile, BadInput
-from tailwise.formats.label_studio import label_config
 from tailwise.web.label_studio import follow_round
 from tailwise.web.settings import campaign_token
 

@@ -20,8 +20,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from ..errors import BadFile, BadInput
 from ..files import read_regular, write_whole
-from ..formats.label_studio import CONTROL, OBJECT, OTHER, label_config
-from ..formats.reading import xml_of
+from .label_studio import CONTROL, OBJECT, OTHER, label_config
+from .reading import xml_of
 
 KEY_VARIABLE = "LABEL_STUDIO_API_KEY"
 FILE = "label-studio.json"  # in the campaign's folder
@@ -149,7 +149,9 @@ def read_annotator_map(text: str) -> dict[str, str]:
     except ValueError as error:
         raise BadInput(f"the annotator map {text!r} cannot be read: {error}; write pairs such as 1=anna") from error
     found = {str(account).strip(): str(name).strip() for account, name in given.items()}
-    return {form: name for account, name in found.items() for form in _forms(account)}
+    # Label Studio writes the number of an account; JSON exports are read as "user 1".
+    numbered = {f"user {account}": name for account, name in found.items() if account.isdigit()}
+    return found | numbered
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -158,11 +160,6 @@ def _pairs(text: str) -> dict[str, str]:
     if bad is not None:
         raise ValueError(f"{bad.strip()!r} is not a pair")
     return {account: name for account, _, name in parts}
-
-
-def _forms(account: str) -> list[str]:
-    """Label Studio writes the number of an account; JSON exports are read as "user 1"."""
-    return [account, f"user {account}"] if account.isdigit() else [account]
 
 
 # The API.
