@@ -136,7 +136,7 @@ def read_annotator_map(text: str) -> dict[str, str]:
     """Accounts with the annotators they are: "1=anna,2=ben", or a file with a pair per line or a JSON object.
 
     >>> read_annotator_map("1=anna, ben@example.org=ben")
-    {'1': 'anna', 'user 1': 'anna', 'ben@example.org': 'ben'}
+    {'1': 'anna', 'ben@example.org': 'ben', 'user 1': 'anna'}
     """
     content = text
     if "=" not in text or Path(text).is_file():
