@@ -74,7 +74,7 @@ def test_the_workflow_and_make_run_the_same_commands() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("$(SOURCES)", "src tests benchmarks")
     for command in (
         "ruff check src tests benchmarks", "ruff format --check src tests benchmarks", "mypy --strict",
-        "pytest -n 2 --dist loadfile --no-loadscope-reorder",
+        "pytest -n 3 --dist loadfile --no-loadscope-reorder",
     ):  # fmt: skip
         assert command in workflow
         assert command in makefile
