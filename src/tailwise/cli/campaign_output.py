@@ -199,7 +199,9 @@ def show_serving(serving: Serving, name: str, status: Status, *, host: str) -> N
     if serving.token is None:
         console.print("[yellow]Without a token: everybody on this machine can label.[/]")
     elif host in ("127.0.0.1", "localhost", "::1"):
-        console.print("[dim]The link opens it on this machine; --host 0.0.0.0 lets others in the network in.[/]")
+        console.print(
+            "[dim]The link opens it on this machine; `tailwise label --host 0.0.0.0` lets others in the network in.[/]"
+        )
     else:
         console.print("[dim]Anyone with the link can label; --new-token ends all links given out before.[/]")
     console.print("[dim]Every answer is kept the moment it is given. Ctrl-C stops the page.[/]")
