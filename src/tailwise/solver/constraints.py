@@ -8,7 +8,6 @@ solves the plain program on the survivors of the last duals, which gives a batch
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -65,25 +64,29 @@ def solve_grouped(
         if best.gap <= effort.gap or effort.expired or (priced.survivors == before.survivors).all():
             break
     assert best is not None
-    crowded = np.flatnonzero(np.bincount(groups.numbers, minlength=len(groups.most)) > groups.most)
-    members = [(np.flatnonzero(groups.numbers == group), int(groups.most[group])) for group in crowded]
-    return _prove(program, best, effort, groups=members)
+    return _prove(program, best, effort)
 
 
-def _prove(program: Program, best: Solution, effort: Effort, **limits: Any) -> Solution:  # noqa: ANN401 - of branch_and_bound
-    """Branch and bound on a pool that is small enough for it, if the gap is open; `limits` are the side constraints."""
+def _prove(program: Program, best: Solution, effort: Effort, purse: Purse | None = None) -> Solution:
+    """Branch and bound on a pool that is small enough for it, if the gap is open."""
     small = program.rows.size * program.rows.classes <= EXACT_ELEMENTS and not program.rows.sparse
     if best.gap <= effort.gap or not small or effort.expired:
         return best
     where = np.arange(program.rows.size)
-    budget = limits.pop("budget", program.budget)
+    budget = program.budget if purse is None else purse.limit
+    groups: list[tuple[IntArray, int]] = []
+    if program.groups is not None:
+        numbers, most = program.groups.numbers, program.groups.most
+        crowded = np.flatnonzero(np.bincount(numbers, minlength=len(most)) > most)
+        groups = [(np.flatnonzero(numbers == group), int(most[group])) for group in crowded]
     part = Part(
         program.rows.take(where), program.cost.values(), budget, np.zeros(program.rows.classes), 0.0,
         program.ranges, program.lam,
     )  # fmt: skip
     found = branch_and_bound(
-        part, np.isin(where, best.indices), nodes=effort.nodes, seconds=effort.seconds_left, **limits
-    )
+        part, np.isin(where, best.indices), nodes=effort.nodes, seconds=effort.seconds_left, groups=groups,
+        prices=None if purse is None else purse.prices,
+    )  # fmt: skip
     picks = best.indices
     if found.chosen is not None and program.measure(np.flatnonzero(found.chosen)).value < best.objective:
         picks = np.flatnonzero(found.chosen)
@@ -174,12 +177,15 @@ def solve_priced(program: Program, purse: Purse, effort: Effort, *, seed: int = 
         improved = _Budgeted.of(program, purse, found.indices, point).descend()
         if best is None or program.measure(improved).value < best.objective:
             picks = improved
-        best = certify(picks, program.measure(picks), bound.bound, bound.y, margin=bound.margin, effort=effort)
+        best = certify(
+            picks, program.measure(picks), bound.bound, bound.y, margin=bound.margin, effort=effort,
+            hidden=program.hidden_cost(picks) + program.hidden_distance(picks),
+        )  # fmt: skip
         report(f"prices, round {turn + 1}: gap {best.gap:.1e}")
         if best.gap <= effort.gap or effort.expired:
             break
     assert best is not None
-    return _prove(program, best, effort, budget=purse.limit, prices=purse.prices)
+    return _prove(program, best, effort, purse)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,8 +201,10 @@ class _Knapsack:
 
     @classmethod
     def at(cls, program: Program, purse: Purse, y: Float64Array) -> _Knapsack:
-        reduced = program.rows.priced(program.cost, y).values()
-        total, theta, size = purse.fill(reduced)
+        priced = program.rows.priced(program.cost, y)
+        reduced = priced.values()
+        _, theta, size = purse.fill(reduced)
+        total = purse.fill(program.rows.subtract_hidden(priced).values() if program.rows.sparse else reduced)[0]
         sized = replace(program, budget=max(size, 1) + 1)
         margin = rounding_margin(sized, y, float(reduced.min(initial=0.0)), 0.0)
         return cls(y, theta, size, target_value(program.ranges, y) + total - margin, margin, reduced)

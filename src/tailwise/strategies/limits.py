@@ -42,7 +42,7 @@ class Limits:
             raise BadInput("exclude and mask are both given; give one of them")
         free = np.ones(size, dtype=bool)
         if mask is not None:
-            free = _flags(mask, "mask", size)
+            free = _flags(mask, "mask", size).copy()  # the user's own stays as it is
         elif exclude is not None:
             free[_rows(exclude, "exclude", size, ids)] = False
         included = np.empty(0, np.int64) if include is None else _rows(include, "include", size, ids)

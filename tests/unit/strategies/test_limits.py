@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -239,3 +240,24 @@ def test_one_of_each_group_is_exact_in_a_pool_of_bursts() -> None:
     class_order = tailwise.strategies.make("base", conflicts="class-order")
     again = tailwise.select(proba, 200, strategy=class_order, groups=groups)
     assert batch.objective <= again.objective + 1e-9
+
+
+def test_a_mask_is_not_changed() -> None:
+    mask = np.ones(400, dtype=bool)
+    tailwise.select(PROBA, 20, mask=mask, include=[3])
+    assert mask.all()
+
+
+def test_the_bound_of_costs_holds_for_what_a_sparse_softmax_hides() -> None:
+    asked = {"cost": PRICES, "balance": 0.5, "score": "entropy"}
+    sparse = tailwise.select(tailwise.TopK.of(PROBA, 2), 60.0, **asked)  # type: ignore[arg-type]
+    assert sparse.hidden > 0
+    whole = tailwise.select(PROBA, 60.0, target=sparse.target, **asked)  # type: ignore[arg-type]
+    assert sparse.bound <= whole.objective + 1e-9
+
+
+def test_many_groups_take_no_more_than_sorting_them() -> None:
+    proba = np.random.default_rng(0).dirichlet([2.0, 1.0, 0.5], 200_000)
+    began = time.process_time()
+    tailwise.select(proba, 500, score="margin", balance=0.5, groups=np.arange(200_000) // 4)
+    assert time.process_time() - began < 30  # one pass over the pool for each group would take minutes
