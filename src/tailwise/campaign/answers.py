@@ -23,6 +23,7 @@ from .ledger import Ledger, now
 ANSWERS = ("label", "other", "skip")
 DECISIONS = ("settle-label", "settle-other")
 SOURCES = ("page", "api", "import", "cli")
+FOUND_BY = ("gallery", "hunt", "review", "duplicates", "map")
 KEY = re.compile(r"[A-Za-z0-9_-]{8,64}")
 LATEST = 1 << 62  # microseconds; far beyond any clock
 
@@ -41,6 +42,8 @@ class Answer:
     model_version: str | None = None
     source: str = "api"
     seconds: float | None = None  # that the person took
+    found_by: str | None = None  # where its image was found, one of FOUND_BY; None: in its round, or by name
+    batch: str | None = None  # shared by changes of many images at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +242,10 @@ def _insert(
 ) -> int:  # fmt: skip
     cursor = connection.execute(
         "INSERT INTO event (key, image_id, annotator, kind, class_id, undoes, at, round_id, model_version, source, "
-        "seconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "seconds, found_by, batch) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             answer.key, answer.image, annotator, answer.kind, answer.class_id, undoes, at, answer.round_id,
-            answer.model_version, answer.source, answer.seconds,
+            answer.model_version, answer.source, answer.seconds, answer.found_by, answer.batch,
         ),
     )  # fmt: skip
     return int(cursor.lastrowid or 0)
@@ -260,6 +263,8 @@ def _check_answer(answer: Answer) -> None:
         raise BadInput(f"the answer {answer.key} is of the kind {answer.kind!r}; take one of {', '.join(ANSWERS)}")
     if answer.source not in SOURCES:
         raise BadInput(f"the answer {answer.key} has the source {answer.source!r}; take one of {', '.join(SOURCES)}")
+    if answer.found_by not in (None, *FOUND_BY):
+        raise BadInput(f"the answer {answer.key} was found by {answer.found_by!r}; take one of {', '.join(FOUND_BY)}")
     if answer.kind in ("label", "settle-label") and answer.class_id is None:
         raise BadInput(f"the answer {answer.key} names no class; give one, or answer 'other' or 'skip'")
     if answer.kind not in ("label", "settle-label") and answer.class_id is not None:

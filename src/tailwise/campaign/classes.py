@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..errors import BadInput, UnknownName
-from ..inputs import shown
+from ..inputs import listed, shown
 from ..inputs import shown as as_shown
 from .ledger import Ledger, now
 
@@ -145,3 +145,14 @@ def _note(connection: sqlite3.Connection, class_id: int, what: str, old: str | N
         "INSERT INTO class_event (at, class_id, what, old, new) VALUES (?, ?, ?, ?, ?)",
         (now(), class_id, what, old, new),
     )
+
+
+def check_class_names(classes: Sequence[str]) -> list[str]:
+    """Before anything is made; a list, as an iterator could be gone through only once."""
+    names, seen = listed(classes, "the classes", "a list of names"), set[str]()
+    for name in names:
+        cleaned = clean_name("class", name, MOST_CLASS)
+        if cleaned.casefold() in seen:
+            raise BadInput(f"the class {cleaned!r} is named twice; names must differ by more than their case")
+        seen.add(cleaned.casefold())
+    return names

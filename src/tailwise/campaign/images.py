@@ -17,12 +17,15 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import permutations
 from pathlib import Path, PurePath
+from typing import Any
 
-from ..errors import BadFile, UnknownName
-from ..files import with_home
+from ..errors import BadFile, BadInput, UnknownName
+from ..files import usable, with_home
 from ..formats.base import Record
 from ..formats.label_studio import path_of_address, uploaded_name
-from ..inputs import shown
+from ..inputs import listed, shown
+from ..matrix.stores import reject_url
+from .database import LEDGER_FILE
 from .ledger import Ledger
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -153,6 +156,23 @@ def _by_whole_path(ledger: Ledger, name: str) -> list[sqlite3.Row]:
 def list_folders(ledger: Ledger) -> dict[int, Path]:
     """The folders that were indexed, by id."""
     return {row["id"]: Path(row["path"]) for row in ledger.read("SELECT id, path FROM folder ORDER BY id")}
+
+
+def image_folders(images: str | Path | Sequence[str | Path], home: Path) -> list[Path]:
+    """The folders of images, each there and none of them the campaign's own."""
+    several = not isinstance(images, str | os.PathLike)
+    named: list[Any] = listed(images, "images", "the folder of your images, or a list of such") if several else [images]
+    for one in named:
+        reject_url(one, "images")
+    roots = [usable(one).resolve() for one in named]
+    for root in roots:
+        if not root.is_dir():
+            raise BadFile(f"no folder at {root}; name the folder of your images")
+        if root == home or (root / LEDGER_FILE).exists():
+            raise BadInput(
+                f"{root} is to be a campaign and holds the images; put the campaign into a folder of its own"
+            )
+    return roots
 
 
 def folders_in_use(ledger: Ledger) -> list[Path]:

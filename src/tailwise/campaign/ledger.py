@@ -36,7 +36,7 @@ from .database import (
 )
 from .locks import Identity, WriterLock, holder_of, make_home, take_lock
 
-CURRENT_SCHEMA = 1
+CURRENT_SCHEMA = 2
 PURPOSE = "a Python program"
 LEFT_IN_A_WRITE = {sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY}
 BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}

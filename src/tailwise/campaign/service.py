@@ -7,7 +7,6 @@ returns what it would do, and writes nothing.
 from __future__ import annotations
 
 import logging
-import os
 import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,21 +17,19 @@ from typing import TYPE_CHECKING, Any, Self
 from ..errors import BadFile, BadInput
 from ..files import usable
 from ..inputs import check_settings, listed
-from ..matrix.stores import reject_url
 from ..types import Progress, no_progress
 from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
 from .classes import (
-    MOST_CLASS,
     ClassRow,
     add_classes,
-    clean_name,
+    check_class_names,
     find_class,
     list_classes,
     rename_class,
     retire_class,
 )
-from .database import BACKUPS, BUSY_SECONDS, LEDGER_FILE, back_up
-from .images import folders_in_use, locate
+from .database import BACKUPS, BUSY_SECONDS, back_up
+from .images import folders_in_use, image_folders, locate
 from .indexing import Indexed, index
 from .ledger import PURPOSE, Ledger
 from .rounds import Round, RoundPick, asked_last, list_rounds, read_picks
@@ -84,8 +81,8 @@ class Campaign(AbstractContextManager["Campaign"]):
         tailwise.errors.BadFile: no folder at ...no-such-folder; name the folder of your images
         """
         home = usable(folder).resolve()
-        roots = _image_folders(images, home)
-        classes = _checked_classes(classes)
+        roots = image_folders(images, home)
+        classes = check_class_names(classes)
         changed_settings(Settings(), settings)
         ledger = Ledger.create(home, purpose=purpose)
         try:
@@ -151,7 +148,7 @@ class Campaign(AbstractContextManager["Campaign"]):
         For instance `campaign.index()` after adding files, or `campaign.index("more-photos")`; with `dry_run`, only
         say what would be found.
         """
-        roots = folders_in_use(self.ledger) if images is None else _image_folders(images, self.folder)
+        roots = folders_in_use(self.ledger) if images is None else image_folders(images, self.folder)
         with self.ledger.writing(dry_run=True) if dry_run else nullcontext():
             found = _summed([index(self.ledger, root, report) for root in roots])
         log.info("indexed %d folders: %d new images, %d known", len(roots), found.added, found.known)
@@ -372,34 +369,6 @@ class Campaign(AbstractContextManager["Campaign"]):
 
         check_settings("the labelling page", options, [one.name for one in fields(Options)])
         return Page(self, Options(**options))
-
-
-def _image_folders(images: str | Path | Sequence[str | Path], home: Path) -> list[Path]:
-    """The folders of images, each there and none of them the campaign's own."""
-    several = not isinstance(images, str | os.PathLike)
-    named: list[Any] = listed(images, "images", "the folder of your images, or a list of such") if several else [images]
-    for one in named:
-        reject_url(one, "images")
-    roots = [usable(one).resolve() for one in named]
-    for root in roots:
-        if not root.is_dir():
-            raise BadFile(f"no folder at {root}; name the folder of your images")
-        if root == home or (root / LEDGER_FILE).exists():
-            raise BadInput(
-                f"{root} is to be a campaign and holds the images; put the campaign into a folder of its own"
-            )
-    return roots
-
-
-def _checked_classes(classes: Sequence[str]) -> list[str]:
-    """Before anything is made; a list, as an iterator could be gone through only once."""
-    names, seen = listed(classes, "the classes", "a list of names"), set[str]()
-    for name in names:
-        cleaned = clean_name("class", name, MOST_CLASS)
-        if cleaned.casefold() in seen:
-            raise BadInput(f"the class {cleaned!r} is named twice; names must differ by more than their case")
-        seen.add(cleaned.casefold())
-    return names
 
 
 def _summed(parts: Sequence[Indexed]) -> Indexed:

@@ -50,10 +50,11 @@ def say(ledger: Ledger, image: int, annotator: str, what: int | str, **more: obj
 
 def test_an_answer_is_an_event_with_all_that_was_said(ledger: Ledger) -> None:
     open_round(ledger, [Pick(1)], budget=1, strategy="entropy")
-    answer = Answer("answer-0001", 1, " ann ", "label", 2, 1234, 1, None, "page", 1.5)
+    answer = Answer("answer-0001", 1, " ann ", "label", 2, 1234, 1, None, "page", 1.5, "hunt", "batch-0001")
     assert record(ledger, [answer]) == [Recorded(1, fresh=True)]
     (row,) = ledger.read("SELECT * FROM event")
-    assert tuple(row) == (1, "answer-0001", 1, "ann", "label", 2, None, 1234, 1, None, "page", 1.5)
+    said = (1, "answer-0001", 1, "ann", "label", 2, None, 1234, 1, None, "page", 1.5, "hunt", "batch-0001")
+    assert tuple(row) == said
 
 
 def test_without_a_time_it_is_now(ledger: Ledger) -> None:

@@ -15,9 +15,11 @@ from tailwise.campaign.database import LEDGER_FILE, Step, connect, make_new, mig
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadFile, LedgerBusy, NewerLedger
 
+NOW = read_steps()[-1].number  # the newest schema
+LAST = NOW + 2
 LATER = (
-    Step(2, "ALTER TABLE class ADD COLUMN colour TEXT; UPDATE class SET colour = 'red';"),
-    Step(3, "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;"),
+    Step(NOW + 1, "ALTER TABLE class ADD COLUMN colour TEXT; UPDATE class SET colour = 'red';"),
+    Step(LAST, "CREATE TABLE memo (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;"),
 )
 STEPS = (*read_steps(), *LATER)
 
@@ -50,13 +52,13 @@ def test_an_older_ledger_is_brought_up_to_date_and_the_old_one_kept(old: Path) -
     with Ledger.open(old, steps=STEPS) as ledger:
         assert [row["colour"] for row in ledger.read("SELECT colour FROM class")] == ["red"] * 3
         with ledger.writing() as connection:
-            connection.execute("INSERT INTO note (text) VALUES ('new')")
+            connection.execute("INSERT INTO memo (text) VALUES ('new')")
             with pytest.raises(sqlite3.IntegrityError, match="never deleted"):
                 connection.execute("DELETE FROM event")
-    assert (schema(old / LEDGER_FILE), events(old / LEDGER_FILE)) == (3, said)
+    assert (schema(old / LEDGER_FILE), events(old / LEDGER_FILE)) == (LAST, said)
     (kept,) = (old / "backups").iterdir()
     assert (schema(kept), events(kept)) == (before, said)
-    assert "before-schema-3" in kept.name
+    assert f"before-schema-{LAST}" in kept.name
     assert {path.name for path in old.iterdir()} - {f"{LEDGER_FILE}-journal"} == {LEDGER_FILE, "backups", "lock"}
 
 
@@ -68,7 +70,8 @@ def test_opening_again_does_not_migrate_again(old: Path) -> None:
 
 def test_a_reader_does_not_migrate(old: Path) -> None:
     before = digest(old / LEDGER_FILE)
-    with pytest.raises(BadFile, match="has schema 1, and this Tailwise reads 3; open the campaign for writing once"):
+    says = f"has schema {NOW}, and this Tailwise reads {LAST}; open the campaign for writing once"
+    with pytest.raises(BadFile, match=says):
         Ledger.open(old, read_only=True, steps=STEPS)
     assert digest(old / LEDGER_FILE) == before
     assert not (old / "backups").exists()
@@ -76,7 +79,7 @@ def test_a_reader_does_not_migrate(old: Path) -> None:
 
 def test_once_migrated_the_former_version_refuses_to_write(old: Path) -> None:
     Ledger.open(old, steps=STEPS).close()
-    with pytest.raises(NewerLedger, match="schema 3"):
+    with pytest.raises(NewerLedger, match=f"schema {LAST}"):
         Ledger.open(old)
     with Ledger.open(old, read_only=True) as reader:
         assert len(reader.read("SELECT * FROM event")) == 100
@@ -103,7 +106,7 @@ def test_a_step_that_does_harm_leaves_the_ledger_as_it_was(
 ) -> None:
     before = digest(old / LEDGER_FILE)
     with pytest.raises(error, match=says):
-        Ledger.open(old, steps=(*read_steps(), Step(2, sql)))
+        Ledger.open(old, steps=(*read_steps(), Step(NOW + 1, sql)))
     assert digest(old / LEDGER_FILE) == before
     assert not list(old.glob(".*"))
     with Ledger.open(old, wait=0) as ledger:  # and nobody holds it
@@ -113,14 +116,14 @@ def test_a_step_that_does_harm_leaves_the_ledger_as_it_was(
 def test_a_table_may_be_rebuilt(old: Path) -> None:
     rebuilt = """
     CREATE TABLE class_new (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, position INTEGER NOT NULL,
-        added_at INTEGER NOT NULL, retired_at INTEGER, note TEXT NOT NULL DEFAULT '') STRICT;
+        added_at INTEGER NOT NULL, retired_at INTEGER, description TEXT, hotkey TEXT, note TEXT) STRICT;
     INSERT INTO class_new SELECT *, '' FROM class;
     PRAGMA legacy_alter_table = ON;
     DROP TABLE class;
     ALTER TABLE class_new RENAME TO class;
     PRAGMA legacy_alter_table = OFF;
     """
-    with Ledger.open(old, steps=(*read_steps(), Step(2, rebuilt))) as ledger:
+    with Ledger.open(old, steps=(*read_steps(), Step(NOW + 1, rebuilt))) as ledger:
         assert [row["name"] for row in ledger.read("SELECT * FROM class")] == ["cat", "dog", "eel"]
         assert len(ledger.read("SELECT * FROM current_label")) == 12
 
@@ -183,18 +186,18 @@ def test_a_kill_anywhere_in_a_migration_leaves_the_old_ledger_or_the_new_one(old
     def check(home: Path) -> None:
         found.append(schema(home / LEDGER_FILE))
         assert events(home / LEDGER_FILE) == said
-        if found[-1] == 3:
+        if found[-1] == LAST:
             (kept,) = (home / "backups").glob("*.sqlite")
-            assert (schema(kept), events(kept)) == (1, said)
+            assert (schema(kept), events(kept)) == (NOW, said)
         with Ledger.open(home, steps=STEPS) as again:
-            assert len(again.read("SELECT * FROM note")) == 0
+            assert len(again.read("SELECT * FROM memo")) == 0
             assert len(again.read("SELECT * FROM event")) == 100
         assert not list(home.glob(".*.part*"))
 
     steps = repr([(step.number, step.sql) for step in LATER])
     tried = dies_everywhere(MIGRATES, fresh, check, steps)
     assert tried > 10
-    assert set(found) == {1, 3}
+    assert set(found) == {NOW, LAST}
 
 
 @pytest.mark.slow
@@ -220,7 +223,7 @@ def test_what_a_killed_migration_left_beside_is_removed(old: Path) -> None:
         path.write_bytes(b"half a ledger")
     Ledger.open(old, steps=STEPS).close()
     assert not any(path.exists() for path in left)
-    assert schema(old / LEDGER_FILE) == 3
+    assert schema(old / LEDGER_FILE) == LAST
 
 
 def test_migrating_directly_gives_the_path_of_the_old_one(tmp_path: Path) -> None:
@@ -228,7 +231,7 @@ def test_migrating_directly_gives_the_path_of_the_old_one(tmp_path: Path) -> Non
     make_new(path, read_steps(), {"campaign": "x", "created": "1"})
     kept = migrate(path, tmp_path / "backups", STEPS)
     assert kept.parent.name == "backups"
-    assert (schema(kept), schema(path)) == (1, 3)
+    assert (schema(kept), schema(path)) == (NOW, LAST)
 
 
 DIES_WITH_A_LOG = """
@@ -248,9 +251,9 @@ def test_what_a_killed_server_left_in_its_log_is_migrated_too(old: Path) -> None
     with Ledger.open(old, steps=STEPS) as ledger:
         assert ledger.read("SELECT count(*) FROM event")[0][0] == 101
     assert not (old / f"{LEDGER_FILE}-wal").exists()  # it would be played into the new file
-    assert schema(old / LEDGER_FILE) == 3
+    assert schema(old / LEDGER_FILE) == LAST
     (kept,) = (old / "backups").iterdir()
-    assert (schema(kept), len(events(kept))) == (1, 101)
+    assert (schema(kept), len(events(kept))) == (NOW, 101)
 
 
 def test_a_ledger_whose_log_somebody_reads_is_not_migrated(old: Path) -> None:

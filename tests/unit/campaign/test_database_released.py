@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tailwise import Campaign
+from tailwise.errors import OlderLedger
 
 LEDGER = Path(__file__).with_name("data") / "ledger-0.1.0" / "campaign.sqlite"
 
@@ -85,11 +86,14 @@ def test_the_labels_are_exported(campaign: Campaign, tmp_path: Path) -> None:
     assert text.count("red kite") >= 6
 
 
-def test_it_opens_for_reading_alone(folder: Path) -> None:
+def test_reading_it_alone_asks_to_bring_it_up_to_date(folder: Path) -> None:
     before = LEDGER.read_bytes()
+    with pytest.raises(OlderLedger, match="open the campaign for writing once"):
+        Campaign.open(folder, read_only=True)
+    assert (folder / LEDGER.name).read_bytes() == before
+    Campaign.open(folder).close()
     with Campaign.open(folder, read_only=True) as opened:
         assert len(opened.labels()) == 16
-    assert (folder / LEDGER.name).read_bytes() == before
 
 
 def test_doctor_finds_the_ledger_sound(campaign: Campaign) -> None:

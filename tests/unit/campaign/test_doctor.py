@@ -26,7 +26,7 @@ from tailwise.campaign.doctor import FIXES, Finding, diagnose, examine, fix
 from tailwise.campaign.features import embed
 from tailwise.campaign.images import list_images, locate
 from tailwise.campaign.leases import lease
-from tailwise.campaign.ledger import Ledger
+from tailwise.campaign.ledger import CURRENT_SCHEMA, Ledger
 from tailwise.campaign.models import load
 from tailwise.campaign.rounds import list_models
 from tailwise.errors import BadFile, BadInput, UnknownName
@@ -412,10 +412,10 @@ def test_a_newer_ledger_is_told_and_no_fix_is_offered(studio: Any) -> None:  # n
     folder = studio.ledger.folder
     (studio.photos / "a-001.png").unlink()
     studio.campaign.close()
-    set_schema(folder, 2)
+    set_schema(folder, CURRENT_SCHEMA + 1)
     found = diagnose(folder)
     assert names(found) == ["schema", "index"]
-    assert "written by a newer Tailwise, and this one knows 1" in found[0].what
+    assert f"written by a newer Tailwise, and this one knows {CURRENT_SCHEMA}" in found[0].what
     assert {finding.fix for finding in found} == {None}
 
 

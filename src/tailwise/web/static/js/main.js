@@ -92,6 +92,7 @@ gridImages = grid.images;
 const pages = {
   help: help.open, panel: togglePanel, theme: nextTheme, blind,
   label: () => go('label'), grid: () => go('grid'), conflicts: () => go('conflicts'), rounds: () => go('rounds'), escape: () => go('label'),
+  gallery: () => go('gallery'), map: () => go('map'), errors: () => go('errors'), dashboard: () => go('dashboard'),
 };
 /** @type {Record<string, import('./keys.js').Bindings>} */
 const KEYS = {
@@ -126,14 +127,27 @@ const KEYS = {
   },
   rounds: { ...pages, undo: () => toast('Nothing to undo here: undo takes back answers in Label (l) and settlements in Conflicts (c)') },
 };
-listenToKeys(() => KEYS[store.get().view] ?? pages);
 
-const views = { grid, conflicts, rounds };
+/** @typedef {{open: () => void, close?: () => void, keys?: import('./keys.js').Bindings}} View */
+/** Views that load when they are first opened; each module's `makeView` gets the session. @type {Record<string, () => Promise<any>>} */
+const LATER = {
+  gallery: () => import('./gallery.js'), map: () => import('./map.js'),
+  errors: () => import('./errors.js'), duplicates: () => import('./duplicates.js'),
+  dashboard: () => import('./dashboard.js'), classes: () => import('./classes.js'),
+};
+/** @type {Record<string, View>} */ const views = { grid, conflicts, rounds };
+listenToKeys(() => ({ ...pages, ...(KEYS[store.get().view] ?? views[store.get().view]?.keys) }));
+
 let before = '';
-store.watch((state) => [state.view, state.annotator], ({ view, annotator }) => {
-  if (before === 'grid' && view !== 'grid') grid.close();
+store.watch((state) => [state.view, state.annotator], async ({ view, annotator }) => {
+  if (before !== view) views[before]?.close?.();
   before = view;
-  if (annotator && view in views) views[/** @type {keyof typeof views} */ (view)].open();
+  if (!annotator) return;
+  if (!views[view] && LATER[view]) {
+    const { makeView } = await LATER[view]();
+    views[view] ??= makeView(session);
+  }
+  if (store.get().view === view) views[view]?.open();
 });
 store.watch((state) => [isBlind(state)], ({ view }) => view === 'grid' && grid.reopen());
 store.watch((state) => [state.link, state.server?.round?.id], ({ link, view }) => link === 'up' && view === 'grid' && grid.retry());

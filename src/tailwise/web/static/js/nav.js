@@ -2,7 +2,13 @@
 import { byId } from './dom.js';
 import { store } from './state.js';
 
-const VIEWS = ['label', 'grid', 'conflicts', 'rounds'];
+/** The views under each tab; the first one opens with it. @type {Record<string, string[]>} */
+const TABS = {
+  label: ['label'], grid: ['grid'], gallery: ['gallery'], map: ['map'],
+  review: ['errors', 'duplicates', 'conflicts'],
+  dashboard: ['dashboard', 'rounds', 'classes'],
+};
+const VIEWS = Object.values(TABS).flat();
 
 /** @param {string} view */
 export function go(view) {
@@ -23,16 +29,22 @@ export function makeNav(isEmpty) {
     for (const section of document.querySelectorAll('section.view')) {
       if (section instanceof HTMLElement) section.hidden = section.dataset.view !== open;
     }
-    for (const tab of document.querySelectorAll('.tabs a')) {
-      if (tab instanceof HTMLElement && tab.dataset.view === view) tab.setAttribute('aria-current', 'page');
+    for (const tab of document.querySelectorAll('.tabs a, .subtabs a')) {
+      const { view: own, tab: group } = /** @type {HTMLElement} */ (tab).dataset;
+      const current = group ? TABS[group].includes(view) : own === view;
+      if (current) tab.setAttribute('aria-current', group ? 'true' : 'page');
       else tab.removeAttribute('aria-current');
+    }
+    for (const row of document.querySelectorAll('.subtabs')) {
+      if (row instanceof HTMLElement) row.hidden = !TABS[row.dataset.tab ?? '']?.includes(view);
     }
     document.body.dataset.view = open;
   });
   store.watch((state) => [state.server?.conflicts], ({ server }) => {
-    const badge = byId('conflict-count');
-    badge.hidden = !server?.conflicts;
-    badge.textContent = String(server?.conflicts ?? '');
+    for (const id of ['conflict-count', 'review-count']) {
+      byId(id).hidden = !server?.conflicts;
+      byId(id).textContent = String(server?.conflicts ?? '');
+    }
   });
   store.watch((state) => [state.server?.campaign.name], ({ server }) => {
     if (!server) return;

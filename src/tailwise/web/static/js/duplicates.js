@@ -1,0 +1,9 @@
+/** The duplicates view. */
+import { byId, h } from './dom.js';
+
+/** @param {outbox: any, answering: any, quiet: () => Promise<void>} _session */
+export function makeView(_session) {
+  const place = byId('duplicates');
+  place.append(h('header', { class: 'view-head' }, h('h1', {}, 'Duplicates')));
+  return { open() {} };
+}

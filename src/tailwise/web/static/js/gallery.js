@@ -1,0 +1,9 @@
+/** The gallery view. */
+import { byId, h } from './dom.js';
+
+/** @param {outbox: any, answering: any, quiet: () => Promise<void>} _session */
+export function makeView(_session) {
+  const place = byId('gallery');
+  place.append(h('header', { class: 'view-head' }, h('h1', {}, 'Gallery')));
+  return { open() {} };
+}

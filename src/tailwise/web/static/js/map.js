@@ -1,0 +1,9 @@
+/** The map view. */
+import { byId, h } from './dom.js';
+
+/** @param {outbox: any, answering: any, quiet: () => Promise<void>} _session */
+export function makeView(_session) {
+  const place = byId('map');
+  place.append(h('header', { class: 'view-head' }, h('h1', {}, 'Map')));
+  return { open() {} };
+}
