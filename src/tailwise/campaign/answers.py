@@ -141,6 +141,40 @@ def undo(
         return _take_back(connection, target, key, _moment(at), source)
 
 
+def take_back_batch(ledger: Ledger, batch: str, annotator: str, key: str, *, source: str = "api") -> list[int]:
+    """Take back all answers of one's batch that stand, in one transaction; gives the ids of their images.
+
+    The same key again takes nothing back.
+    """
+    name = clean_annotator(annotator)
+    with ledger.writing() as connection:
+        rows = connection.execute("SELECT * FROM event WHERE batch = ? AND kind <> 'undo'", (batch,)).fetchall()
+        if not rows:
+            raise BadInput(f"asked to undo the change {batch[:80]!r}, but no answer belongs to it")
+        if any(row["annotator"] != name for row in rows):
+            raise BadInput(f"{name} asked to undo a change of {rows[0]['annotator']}; people undo their own answers")
+        left = connection.execute("SELECT * FROM standing WHERE batch = ? ORDER BY id", (batch,)).fetchall()
+        at = now()
+        for row in left:
+            undo_key = f"{key}-{row['id']}"
+            _check_key(undo_key)
+            again = Answer(
+                undo_key, row["image_id"], name, "undo", None, at, row["round_id"], row["model_version"], source,
+                None, row["found_by"],
+            )  # fmt: skip
+            _insert(connection, again, name, at, row["id"])
+    return [row["image_id"] for row in left]
+
+
+def hunted(ledger: Ledger) -> set[int]:
+    """Ids of images whose standing answers were all given while hunting for a class: no sample of any pool."""
+    rows = ledger.read(
+        "SELECT image_id FROM standing GROUP BY image_id HAVING sum(found_by IS NOT 'hunt') = 0 AND "
+        "sum(kind <> 'skip') > 0"
+    )
+    return {row[0] for row in rows}
+
+
 def labels(ledger: Ledger) -> tuple[IntArray, IntArray]:
     """The decided images (L,) and their classes (L,), both as ids, ascending by image.
 

@@ -272,8 +272,8 @@ def _choose_by_model(
     fitted = time.perf_counter()
     pool = embedding.features[embedding.rows(candidates)[0]]
     choice = choose(
-        make(asked.strategy, balance=asked.balance), asked.learner, model, images, pool, asked.budget,
-        asking=Asking(asked.calibration), seed=asked.seed, report=partial(_stage, report, 0.7, 0.95),
+        make(asked.strategy, balance=asked.balance), asked.learner, model, images, pool, asked.budget, seed=asked.seed,
+        asking=Asking(asked.calibration, drawn=labelled.drawn()), report=partial(_stage, report, 0.7, 0.95),
     )  # fmt: skip
     indices = choice.selection.indices
     proba = choice.calibration.apply(np.asarray(model.predict_proba(pool[indices])))

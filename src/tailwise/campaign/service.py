@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from .advice import Advice
     from .choosing import Proposal
     from .doctor import Finding
+    from .finding import FoundImage, ListedImage
     from .importing import Imported
     from .learning_curve import AnnotatorAgreement, Curve
+    from .relabelling import Relabelled
 
 
 log = logging.getLogger(__name__)
@@ -235,6 +237,36 @@ class Campaign(AbstractContextManager["Campaign"]):
         )
         whole = self.ledger.read("SELECT count(DISTINCT folder_id) FROM image")[0][0] > 1
         return {str(Path(row["folder"], row["path"])) if whole else row["path"]: row["name"] for row in rows}
+
+    def gallery(self, *, sort: str = "path", count: int | None = None, **filters: Any) -> list[ListedImage]:  # noqa: ANN401 - those of `finding.list_images_by`
+        """Images by what is known of them: `campaign.gallery(state="unlabelled", guess="owl", sort="confidence")`."""
+        from .finding import list_images_by
+
+        return list_images_by(self.ledger, sort=sort, count=count, **filters)
+
+    def relabel(
+        self, images: Sequence[str | Path], cls: str | int | None, *, annotator: str = "me", **options: Any,  # noqa: ANN401 - those of `relabelling.relabel`
+    ) -> Relabelled:  # fmt: skip
+        """Label many images at once, all or none: `campaign.relabel(["10.png", "11.png"], "owl").batch`."""
+        from .relabelling import relabel
+
+        ids = [locate(self.ledger, one).id for one in listed(images, "images", "a list of paths or keys")]
+        return relabel(self.ledger, ids, self._class_in_use(cls), annotator, **options)
+
+    def undo_batch(self, batch: str, *, annotator: str = "me") -> int:
+        """Take back a whole `relabel`, and give how many images that changed: `campaign.undo_batch(done.batch)`."""
+        from .relabelling import undo_batch
+
+        return len(undo_batch(self.ledger, batch, annotator))
+
+    def find(
+        self, like: str | Path | Sequence[str | Path] | None = None, *, text: str | None = None,
+        cls: str | int | None = None, count: int = 50, report: Progress = no_progress,
+    ) -> list[FoundImage]:  # fmt: skip
+        """Images like some, fitting a text, or likeliest of a class: `campaign.find(cls="owl")[0].path`."""
+        from .finding import find
+
+        return find(self.ledger, like, text=text, cls=cls, count=count, report=report)
 
     def picks(self, round: int | str = "open") -> list[RoundPick]:
         """The images of a round, best first, by default of the open one: `[one.path for one in campaign.picks()]`."""

@@ -298,12 +298,13 @@ class OutOfFold:
 
 def fit_calibrated(
     learner: Learner, inputs: Inputs, labels: IntArray, *, classes: int, kind: str = "both", folds: int = FOLDS,
-    seed: int = 0, report: Progress = no_progress,
+    seed: int = 0, report: Progress = no_progress, drawn: IntArray | None = None,
 ) -> Calibration:  # fmt: skip
     """Fit the calibration of a learner on its labelled set.
 
     A temperature costs `folds` fits on nearly the whole set; the prior costs none. Where labels are too few to
-    hold any out, the temperature is 1. With a temperature, classes without labels get a share of the probabilities.
+    hold any out, the temperature is 1. With a temperature, classes without labels get a share of the probabilities,
+    estimated from `drawn`, the counts (C,) without labels that were found by looking for their class; None: all.
     """
     if kind not in KINDS:
         raise BadInput(f"calibration is {kind!r}; it must be one of {', '.join(KINDS)}")
@@ -317,7 +318,7 @@ def fit_calibrated(
     proba, truth = _as_of_the_whole_set(held, learner, labels, trained), labels[held.rows]
     temperature = fit_temperature(proba, truth, shares=trained, spread=USUAL_SPREAD)
     plain = Calibration("temperature", temperature, trained)
-    weight = unseen_weight(np.bincount(labels, minlength=classes), plain.apply(proba))
+    weight = unseen_weight(np.bincount(labels, minlength=classes), plain.apply(proba), drawn)
     trust = measure_trust(replace(plain, unseen=weight).apply(proba), truth)
     return Calibration(kind, temperature, trained, unseen=weight, trust=trust)
 

@@ -14,8 +14,9 @@ from fastapi.security import APIKeyHeader
 from starlette.exceptions import HTTPException
 
 from .. import __version__
+from ..campaign.search import NotReady
 from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, TailwiseError, UnknownName
-from . import routes
+from . import gallery, routes
 from .images import TooManyImages
 from .jobs import AlreadyRunning, Unfinished
 from .security import ErrorResponse, SecurityMiddleware, log_refused
@@ -33,6 +34,7 @@ STATUS: tuple[tuple[type[TailwiseError], int, str], ...] = (
     (Unfinished, 409, "unfinished"),
     (AlreadyRunning, 409, "running"),
     (CannotWrite, 500, "cannot_write"),
+    (NotReady, 409, "not_ready"),
     (TooManyImages, 429, "too_many"),
     (UnknownName, 404, "unknown"),
     (LedgerBusy, 409, "busy"),
@@ -60,7 +62,7 @@ def make_app(campaign: Campaign, settings: WebSettings) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )  # fmt: skip
     locked = [Security(TOKEN)] if settings.token is not None else []
-    included = [(routes.api, locked), (routes.page, locked)]
+    included = [(routes.api, locked), (routes.page, locked), (gallery.api, locked)]
     if settings.ml_backend:
         included += [(routes.label_studio_api, locked), (routes.label_studio_health, [])]
     posts: set[str] = set()  # not from the OpenAPI document: making it would take most of the time of a start

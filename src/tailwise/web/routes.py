@@ -21,7 +21,8 @@ from ..campaign.ledger import Ledger, now
 from ..campaign.rounds import Asked, asked_last, current_round
 from ..errors import BadInput, PoolExhausted, UnknownName
 from . import label_studio, schemas, views
-from .jobs import AlreadyRunning, ModelPredictions, Unfinished, check_request, check_training
+from .jobs import AlreadyRunning, Unfinished, check_request, check_training
+from .predictions import ModelPredictions
 from .service import INDEX, Service
 from .settings import get_log
 from .views import Prelabels

@@ -24,7 +24,7 @@ from ..campaign.rounds import candidate_images
 from ..campaign.state import Settings, read_settings
 from ..errors import TailwiseError
 from . import schemas
-from .jobs import ModelPredictions, PredictionCache
+from .predictions import ModelPredictions, PredictionCache
 
 KEYS = "1234567890"
 PAIR = 2

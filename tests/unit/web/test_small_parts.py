@@ -20,8 +20,8 @@ from tailwise.errors import BadFile, BadInput, LedgerBusy, NewerLedger, PoolExha
 from tailwise.formats.label_studio_api import Control, read_control
 from tailwise.web import label_studio, service, views
 from tailwise.web.app import error_response
-from tailwise.web.jobs import ModelPredictions, PredictionCache
 from tailwise.web.label_studio import Controls
+from tailwise.web.predictions import ModelPredictions, PredictionCache
 from tailwise.web.security import ErrorResponse
 from tailwise.web.settings import campaign_token
 from tailwise.web.views import CountCache, Preview, Read, key_of
