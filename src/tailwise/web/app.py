@@ -18,6 +18,7 @@ from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLed
 from . import routes
 from .images import TooManyImages
 from .jobs import AlreadyRunning, Unfinished
+from .routes import OwnerOnly
 from .security import ErrorResponse, SecurityMiddleware, log_refused
 from .service import CannotWrite, Service
 from .settings import WebSettings
@@ -25,11 +26,12 @@ from .settings import WebSettings
 if TYPE_CHECKING:
     from ..campaign.service import Campaign
 
-TOKEN = APIKeyHeader(name="X-Tailwise-Token", auto_error=False, description="the token in the printed link")
+TOKEN = APIKeyHeader(name="X-Tailwise-Token", auto_error=False, description="the token in a printed link")
 JSON = "application/json"
 HTTP_CODES = {404: "unknown", 405: "wrong_method"}
 # Status and code of each error, the first that fits; any other error of the library is 409 "impossible".
 STATUS: tuple[tuple[type[TailwiseError], int, str], ...] = (
+    (OwnerOnly, 403, "owner_only"),  # the page knows this code: the token fits, but not for this
     (Unfinished, 409, "unfinished"),
     (AlreadyRunning, 409, "running"),
     (CannotWrite, 500, "cannot_write"),

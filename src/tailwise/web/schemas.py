@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..campaign.classes import MOST_ANNOTATOR, clean_annotator
+from .settings import Role
 
 IMAGE = "^[0-9a-f]{16}$"
 KEY = "^[A-Za-z0-9_-]{8,64}$"
@@ -163,6 +164,7 @@ class State(ResponseBody):
     job: Job
     annotators: list[str]
     conflicts: Count
+    role: Role = Field(description="whose link was opened: annotators can label, comment and flag, and no more")
     schema_version: int
     version: str
 

@@ -25,6 +25,7 @@ from ..campaign.state import Settings, read_settings
 from ..errors import TailwiseError
 from . import schemas
 from .jobs import ModelPredictions, PredictionCache
+from .settings import Role
 
 KEYS = "1234567890"
 PAIR = 2
@@ -37,7 +38,7 @@ Counted = TypeVar("Counted")
 
 
 def state(
-    read: Read, annotator: str | None, counts: CountCache, prelabels: Prelabels, job: schemas.Job
+    read: Read, annotator: str | None, counts: CountCache, prelabels: Prelabels, job: schemas.Job, role: Role
 ) -> schemas.State:
     """Everything that the page shows around the image."""
     settings, current, classes, name, blind = read(lambda ledger: _surroundings(ledger, prelabels))
@@ -55,6 +56,7 @@ def state(
         job=job,
         annotators=list(tally.annotators),
         conflicts=tally.conflicts,
+        role=role,
         schema_version=CURRENT_SCHEMA,
         version=__version__,
     )

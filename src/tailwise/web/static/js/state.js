@@ -49,6 +49,14 @@ export function answerText(state, answer) {
   return answer.kind === 'skip' ? 'skipped' : className(state, answer.class_id);
 }
 
+/** Whether the owner's link was opened; annotators cannot train, settle, export, or change classes and settings. @param {PageState} state */
+export function isOwner(state) {
+  return state.server?.role !== 'annotator';
+}
+
+/** What annotators read where the owner has a button. */
+export const OWNER_ONLY = 'Only the owner’s link can do this: ask the person who runs “tailwise label”.';
+
 /** Whether pre-labels are hidden: by the person, or by the campaign for all. @param {PageState} state */
 export function isBlind(state) {
   return state.blind || Boolean(state.server?.settings?.blind);
