@@ -211,6 +211,8 @@ def test_a_new_token_ends_the_old_links(tmp_path: Path) -> None:
 # The owner and the annotators: two tokens, two roles.
 
 OWNER_ROUTES = {
+    ("POST", "/api/classes/add"),
+    ("POST", "/api/classes/edit"),
     ("POST", "/api/settle"),
     ("POST", "/api/next"),
     ("POST", "/setup"),

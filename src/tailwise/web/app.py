@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from .. import __version__
 from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, TailwiseError, UnknownName
 from . import routes
+from .classes import classes_api
 from .images import TooManyImages
 from .jobs import AlreadyRunning, Unfinished
 from .routes import OwnerOnly
@@ -62,7 +63,7 @@ def make_app(campaign: Campaign, settings: WebSettings) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )  # fmt: skip
     locked = [Security(TOKEN)] if settings.token is not None else []
-    included = [(routes.api, locked), (routes.page, locked)]
+    included = [(routes.api, locked), (classes_api, locked), (routes.page, locked)]
     if settings.ml_backend:
         included += [(routes.label_studio_api, locked), (routes.label_studio_health, [])]
     posts: set[str] = set()  # not from the OpenAPI document: making it would take most of the time of a start

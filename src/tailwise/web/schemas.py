@@ -94,7 +94,8 @@ class LabelClass(ResponseBody):
 
     id: int
     name: str
-    key: str  # of the keyboard, "" where none is left
+    key: str  # of the keyboard: its own, or the digit of its place; "" where none is left
+    hotkey: str | None = Field(description="its own key; the digit of its place works, too")
     retired: bool
 
 
@@ -157,6 +158,7 @@ class State(ResponseBody):
     campaign: CampaignName
     images: Images
     classes: list[LabelClass]
+    classes_version: Count = Field(description="counts up with each change of a class; then ask for /api/classes again")
     round: RoundProgress | None
     balance: list[ClassBalance]
     settings: LabelSettings
