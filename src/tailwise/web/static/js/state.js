@@ -68,8 +68,12 @@ export function toggleBlind() {
   store.set({ blind });
 }
 
-/** The key of the class at a place: 1–9, 0, then with shift. @param {number} at @returns {{cap: string, says: string}|null} */
-export function keyOf(at) {
+/**
+ * The key of a class: its own, or that of its place: 1–9, 0, then with shift.
+ * @param {number} at @param {Klass} [klass] @returns {{cap: string, says: string}|null}
+ */
+export function keyOf(at, klass) {
+  if (klass?.hotkey) return { cap: klass.hotkey, says: klass.hotkey };
   if (at >= 20) return null;
   const digit = String((at + 1) % 10);
   return at < 10 ? { cap: digit, says: digit } : { cap: `⇧${digit}`, says: `shift ${digit}` };
