@@ -441,4 +441,8 @@ def _round_json(status: Status) -> Document | None:
 
 def classes_json(classes: Sequence[ClassRow], labels: Mapping[int, int]) -> list[Document]:
     """All classes by position."""
-    return [{"name": one.name, "labelled": labels.get(one.id, 0), "retired": one.retired} for one in classes]
+    return [
+        {"name": one.name, "labelled": labels.get(one.id, 0), "retired": one.retired, "hotkey": one.hotkey,
+         "description": one.description}
+        for one in classes
+    ]  # fmt: skip
