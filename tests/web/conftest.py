@@ -71,12 +71,14 @@ class Site:
     folder: Path
     port: int
     link: str = ""
+    annotator_link: str = ""
     _server: AbstractContextManager[Serving] | None = None
     _truth: dict[str, int] = field(default_factory=dict)
 
     def start(self) -> None:
         self._server = running(self.folder, Options(port=self.port))
-        self.link = self._server.__enter__().link
+        serving = self._server.__enter__()
+        self.link, self.annotator_link = serving.link, serving.annotator_link or ""
 
     def stop(self) -> None:
         if self._server is not None:
@@ -214,11 +216,11 @@ class Page:
     def __init__(self, driver: Chrome) -> None:
         self.driver = driver
 
-    def open(self, site: Site, name: str = "Ada", view: str = "label") -> Page:
-        """Enter by the link; the name is known from an earlier visit."""
+    def open(self, site: Site, name: str = "Ada", view: str = "label", *, annotator: bool = False) -> Page:
+        """Enter by the owner's link or by the annotators'; the name is known from an earlier visit."""
         source = f"localStorage.setItem('tailwise.annotator', {json.dumps(name)})"
         kept = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
-        self.driver.get(f"{site.link}#{view}")
+        self.driver.get(f"{site.annotator_link if annotator else site.link}#{view}")
         self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", kept)
         return self.ready()
 

@@ -23,6 +23,7 @@ from .classes import (
     ClassRow,
     add_classes,
     check_class_names,
+    edit_class,
     find_class,
     list_classes,
     rename_class,
@@ -32,6 +33,7 @@ from .database import BACKUPS, BUSY_SECONDS, back_up
 from .images import folders_in_use, image_folders, locate
 from .indexing import Indexed, index
 from .ledger import PURPOSE, Ledger
+from .notes import Note, add_note, list_notes
 from .rounds import Round, RoundPick, asked_last, list_rounds, read_picks
 from .state import Settings, Status, changed_settings, read_settings, read_status, write_settings
 
@@ -295,6 +297,23 @@ class Campaign(AbstractContextManager["Campaign"]):
     def restore_class(self, name: str | int) -> ClassRow:
         """Bring a retired class back, with its labels: `campaign.restore_class("kite")`."""
         return retire_class(self.ledger, name, restore=True)
+
+    def edit_class(self, name: str | int, **changes: Any) -> ClassRow:  # noqa: ANN401 - checked by `classes.edit_class`
+        """Change `description`, `place`, `hotkey` or `examples`: `campaign.edit_class("kite", place=1, hotkey="k")`."""
+        check_settings("a class", changes, ["description", "place", "hotkey", "examples"])
+        return edit_class(self.ledger, name, **changes)
+
+    def flag(self, image: str | Path, *, flagged: bool = True, annotator: str = "me") -> Note:
+        """Mark an image for others to look at: `campaign.flag("10.png")`; or no more, with `flagged=False`."""
+        return add_note(self.ledger, image, "flag" if flagged else "unflag", annotator=annotator)
+
+    def comment(self, image: str | Path, text: str, *, annotator: str = "me") -> Note:
+        """Note something about an image: `campaign.comment("10.png", "blurred")`."""
+        return add_note(self.ledger, image, "comment", text, annotator=annotator)
+
+    def notes(self, image: str | Path | None = None, *, flagged: bool = False) -> list[Note]:
+        """Flags and comments, the oldest first: `[one.text for one in campaign.notes("10.png")]`."""
+        return list_notes(self.ledger, image, flagged=flagged)
 
     def backup(self, out: str | Path | None = None, *, dry_run: bool = False) -> Path:
         """Copy the ledger, whole, into the folder's backups, and give the path: `campaign.backup()`.

@@ -11,6 +11,7 @@ import typer
 from .. import __version__
 from ..errors import BadInput
 from .campaign import campaigns
+from .classes import class_commands
 from .output import (
     SCORE,
     AtLeast,
@@ -253,6 +254,7 @@ def predict(
 
 
 app.registered_commands += campaigns.registered_commands  # here, so that help shows them before the experiments
+app.registered_commands += class_commands.registered_commands
 app.registered_groups += campaigns.registered_groups
 
 

@@ -247,36 +247,6 @@ def advise(folder: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
     run_advise(folder, Form.of(as_json=as_json, quiet=quiet))
 
 
-@campaigns.command(rich_help_panel=PANEL)
-def classes(
-    folder: Folder,
-    add: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Add a class. May be repeated.")] = None,
-    rename: Annotated[
-        list[str] | None, typer.Option(metavar="OLD=NEW", help="Give a class another name; its labels stay.")
-    ] = None,
-    retire: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Offer a class no more; its labels are kept.")
-    ] = None,
-    restore: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Bring a retired class back.")] = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """List the classes, or change them; no label is ever lost.
-
-    All changes are made, or none.
-
-    Example:
-
-      tailwise classes birds
-      tailwise classes birds --add heron --rename 'kite=red kite' --retire owl
-    """
-    from .data_commands import ClassChanges, run_classes
-
-    changes = ClassChanges(tuple(add or ()), tuple(rename or ()), tuple(retire or ()), tuple(restore or ()))
-    run_classes(folder, changes, Form.of(as_json=as_json, quiet=quiet), dry_run=dry_run)
-
-
 FormatName = Annotated[
     str | None,
     typer.Option(

@@ -19,12 +19,12 @@ from ..campaign.answers import Answer, Recorded, Refused
 from ..campaign.images import find_image
 from ..campaign.ledger import Ledger, now
 from ..campaign.rounds import Asked, asked_last, current_round
-from ..errors import BadInput, PoolExhausted, UnknownName
+from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
 from . import label_studio, schemas, views
 from .jobs import AlreadyRunning, Unfinished, check_request, check_training
 from .predictions import ModelPredictions
 from .service import INDEX, Service
-from .settings import get_log
+from .settings import Role, get_log
 from .views import Prelabels
 
 log = get_log(__name__)
@@ -35,7 +35,7 @@ ALWAYS_ASK = "private, no-cache"
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Error, "description": "the request is malformed"},
     401: {"model": schemas.Error, "description": "no token, or not the token of this campaign"},
-    403: {"model": schemas.Error, "description": "from another host or page"},
+    403: {"model": schemas.Error, "description": "from another host or page, or only the owner's token may do this"},
     404: {"model": schemas.Error, "description": "not found"},
     409: {"model": schemas.Error, "description": "not possible now"},
     422: {"model": schemas.Error, "description": "a value is missing, or out of bounds"},
@@ -67,15 +67,42 @@ async def _service(request: Request) -> Service:
 
 CurrentService = Annotated[Service, Depends(_service)]
 
+
+class OwnerOnly(TailwiseError, PermissionError):
+    """The request carries the annotators' token, and needs the owner's."""
+
+
+async def _role(request: Request) -> Role:
+    """Whose token came with the request; `security.check_token` has found out."""
+    role: Role = request.scope["role"]
+    return role
+
+
+CurrentRole = Annotated[Role, Depends(_role)]
+
+
+async def require_owner(role: CurrentRole) -> None:
+    """For routes that train, settle, export, or change classes or settings."""
+    if role != "owner":
+        raise OwnerOnly(
+            "this needs the owner's link: annotators label, and only the owner can train, settle conflicts, export, "
+            "or change classes and settings; ask the person who runs `tailwise label`"
+        )
+
+
+OWNER = [Depends(require_owner)]  # `dependencies=OWNER` of a route or a router
+
 api = APIRouter(prefix="/api", responses=ERRORS)
 page = APIRouter()
 
 
 @api.get("/state")
-async def state(service: CurrentService, query: Annotated[schemas.StateQuery, Query()]) -> schemas.State:
+async def state(
+    service: CurrentService, query: Annotated[schemas.StateQuery, Query()], role: CurrentRole
+) -> schemas.State:
     """Campaign, classes, round, balance, job and annotators."""
     job, who = service.jobs.state, query.annotator
-    return await service.read_parts(lambda read: views.state(read, who, service.counts, service.prelabels, job))
+    return await service.read_parts(lambda read: views.state(read, who, service.counts, service.prelabels, job, role))
 
 
 @api.post("/lease", responses=WRITE_ERRORS)
@@ -97,8 +124,10 @@ async def answers(service: CurrentService, body: schemas.Answers) -> schemas.Res
 
 
 @api.post("/undo", responses=WRITE_ERRORS)
-async def undo(service: CurrentService, body: schemas.Undo) -> schemas.UndoResult:
-    """Undo an answer."""
+async def undo(service: CurrentService, body: schemas.Undo, role: CurrentRole) -> schemas.UndoResult:
+    """Undo an answer; the owner also undoes decisions about conflicts."""
+    if role != "owner" and body.undoes and await service.read(lambda ledger: is_decision(ledger, body.undoes or "")):
+        await require_owner(role)
     return await service.write(lambda ledger: undo_answer(ledger, body))
 
 
@@ -123,7 +152,7 @@ async def conflicts(service: CurrentService, query: Annotated[schemas.StateQuery
     return await service.read_parts(lambda read: views.conflicts(read, query.annotator, service.prelabels))
 
 
-@api.post("/settle", responses=WRITE_ERRORS)
+@api.post("/settle", responses=WRITE_ERRORS, dependencies=OWNER)
 async def settle(service: CurrentService, body: schemas.Settle) -> schemas.Settled:
     """Decide a conflict; an unlabelled image is rejected."""
     return await service.write(lambda ledger: settle_conflict(ledger, body))
@@ -135,7 +164,7 @@ async def rounds(service: CurrentService) -> schemas.Rounds:
     return await service.read_parts(views.all_rounds)
 
 
-@api.post("/next", responses=WRITE_ERRORS)
+@api.post("/next", responses=WRITE_ERRORS, dependencies=OWNER)
 async def next_round(service: CurrentService, body: schemas.Next) -> schemas.JobStarted:
     """Train on all labels and choose the next round, in the background."""
     await service.read(lambda ledger: check_request(ledger, body))
@@ -275,6 +304,16 @@ def undo_answer(ledger: Ledger, body: schemas.Undo) -> schemas.UndoResult:
     )
 
 
+def is_decision(ledger: Ledger, key: str) -> bool:
+    """Whether an event decides a conflict, or undoes such a decision."""
+    rows = ledger.read(
+        "SELECT 1 FROM event AS e LEFT JOIN event AS u ON u.id = e.undoes "
+        "WHERE e.key = ? AND (e.kind LIKE 'settle-%' OR u.kind LIKE 'settle-%')",
+        (key,),
+    )
+    return bool(rows)
+
+
 def settle_conflict(ledger: Ledger, body: schemas.Settle) -> schemas.Settled:
     """Decide an image on which people differ, or any other with an answer."""
     if (body.kind == "settle-label") != (body.class_id is not None):
@@ -291,7 +330,7 @@ def settle_conflict(ledger: Ledger, body: schemas.Settle) -> schemas.Settled:
 
 # Label Studio ML backend: /health, /setup, /predict with the campaign's model, /webhook for annotations.
 
-label_studio_api = APIRouter(tags=["Label Studio ML backend"], responses=ERRORS)
+label_studio_api = APIRouter(tags=["Label Studio ML backend"], responses=ERRORS, dependencies=OWNER)
 label_studio_health = APIRouter(
     tags=["Label Studio ML backend"], responses={status: ERRORS[status] for status in (400, 403)}
 )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..campaign.classes import MOST_ANNOTATOR, clean_annotator
+from .settings import Role
 
 IMAGE = "^[0-9a-f]{16}$"
 KEY = "^[A-Za-z0-9_-]{8,64}$"
@@ -93,7 +94,8 @@ class LabelClass(ResponseBody):
 
     id: int
     name: str
-    key: str  # of the keyboard, "" where none is left
+    key: str  # of the keyboard: its own, or the digit of its place; "" where none is left
+    hotkey: str | None = Field(description="its own key; the digit of its place works, too")
     retired: bool
 
 
@@ -156,6 +158,7 @@ class State(ResponseBody):
     campaign: CampaignName
     images: Images
     classes: list[LabelClass]
+    classes_version: Count = Field(description="counts up with each change of a class; then ask for /api/classes again")
     round: RoundProgress | None
     balance: list[ClassBalance]
     settings: LabelSettings
@@ -163,6 +166,7 @@ class State(ResponseBody):
     job: Job
     annotators: list[str]
     conflicts: Count
+    role: Role = Field(description="whose link was opened: annotators can label, comment and flag, and no more")
     schema_version: int
     version: str
 

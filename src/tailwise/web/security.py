@@ -10,7 +10,6 @@ import asyncio
 import base64
 import binascii
 import contextlib
-import hmac
 import ipaddress
 import json
 import math
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import parse_qs
 
 from ..errors import BadInput
-from .settings import EVERYWHERE, WebSettings, get_log
+from .settings import EVERYWHERE, Role, WebSettings, get_log, is_token
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -100,12 +99,15 @@ def check_origin(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
 def check_token(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
     """In a header, in the cookie, or for Label Studio as the password of HTTP Basic."""
     is_health = settings.ml_backend and scope["path"] == "/health" and scope["method"] in READING  # needs no token
+    scope["role"] = "owner"  # as everybody is without a token
     if settings.token is None or is_health or link_token(scope) is not None:
         return None
     sent = [*headers(scope, TOKEN_HEADER), *_cookies(scope, settings.cookie)]
     if settings.ml_backend and scope["path"] in ML_PATHS:
         sent += _basic_passwords(scope)
-    if any(is_token(token, settings.token) for token in sent):
+    roles: set[Role | None] = {settings.role_of(token) for token in sent}
+    if roles & {"owner", "annotator"}:
+        scope["role"] = "owner" if "owner" in roles else "annotator"
         return None
     what = "the token is not that of this campaign (any more)" if sent else "no token was sent"
     return ErrorResponse(401, "no_token", f"{what}; open the link that `tailwise label` printed")
@@ -140,11 +142,6 @@ def link_token(scope: Scope) -> str | None:
         return None
     query: bytes = scope["query_string"]
     return parse_qs(query.decode("latin-1")).get("token", [""])[0]
-
-
-def is_token(sent: str, token: str) -> bool:
-    """Compared in constant time."""
-    return hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), token.encode())
 
 
 def headers(scope: Scope, name: bytes) -> list[str]:
@@ -276,13 +273,14 @@ class SecurityMiddleware:
 
     async def _log_in(self, scope: Scope, send: Send, token: str) -> None:
         """Set the cookie, and redirect so that the token leaves the address bar."""
-        true = self.settings.token
-        if true is not None and not (is_token(token, true) or is_token(token, self.settings.ticket)):
+        known = self.settings
+        true = token if known.role_of(token) else known.token if is_token(token, known.ticket) else None
+        if known.token is not None and true is None:
             await send_response(send, 401, NO_TOKEN_PAGE, HTML)
             return
         # No Max-Age: it ends with the browser. HttpOnly keeps it from scripts, Strict from other sites.
         secure = "; Secure" if scope.get("scheme") == "https" else ""
-        cookie = f"{self.settings.cookie}={true or ''}; Path=/; HttpOnly; SameSite=Strict{secure}"
+        cookie = f"{known.cookie}={true or ''}; Path=/; HttpOnly; SameSite=Strict{secure}"
         kept = [(b"set-cookie", cookie.encode())] if true else []
         await send_response(send, 303, b"", HTML, [(b"location", b"/"), *kept])
 

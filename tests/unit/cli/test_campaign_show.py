@@ -214,7 +214,7 @@ def test_of_many_classes_those_farthest_from_their_target_are_shown(words: Calla
     ("host", "token", "line"),
     [
         ("127.0.0.1", "secret", "lets others in the network in"),
-        ("0.0.0.0", "secret", "Anyone with the link can label"),
+        ("0.0.0.0", "secret", "Anyone with a link can label"),
         ("127.0.0.1", None, "everybody on this machine can label"),
     ],
 )
@@ -223,9 +223,12 @@ def test_the_link_stands_in_a_line_of_its_own(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     link = "http://127.0.0.1:8765/?token=" + "x" * 60
-    campaign_output.show_serving(Serving(link, "", 8765, token), "zoo", BARE, host=host)
+    shared = None if token is None else link.replace("x", "y")
+    campaign_output.show_serving(Serving(link, "", 8765, token, annotator_link=shared), "zoo", BARE, host=host)
     shown = capsys.readouterr().out
     assert f"  {link}\n" in shown  # not broken, so that it can be clicked
+    assert ("People who only label get this one" in " ".join(shown.split())) is (shared is not None)
+    assert shared is None or f"  {shared}\n" in shown
     assert line in " ".join(shown.split())
 
 

@@ -84,5 +84,10 @@ export function makeAnswering(outbox, tab, tabs) {
     return outbox.add([op({ type: 'undo', key: newKey(), image, undoes })]);
   }
 
-  return { say, sayAll, undo, settle, unsettle, onShow: () => onShow };
+  /** Flag, unflag or comment on an image. @param {string} image @param {'flag'|'unflag'|'comment'} kind @param {string} [text] */
+  function annotate(image, kind, text = '') {
+    return outbox.add([op({ type: 'note', key: newKey(), image, kind, text })]);
+  }
+
+  return { say, sayAll, undo, settle, unsettle, annotate, onShow: () => onShow };
 }

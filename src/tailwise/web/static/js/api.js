@@ -24,9 +24,9 @@ export class Refused extends Error {
     return this.code === 'ledger_replaced';
   }
 
-  /** Whether this page may not come in, by its token or its address. */
+  /** Whether this page may not come in, by its token or its address. An annotator's link fits, but not for everything. */
   get denied() {
-    return this.status === 401 || this.status === 403;
+    return this.status === 401 || (this.status === 403 && this.code !== 'owner_only');
   }
 }
 

@@ -10,7 +10,7 @@ import { shown, standing } from './timeline.js';
  * @param {Klass} klass @param {number} place its place among all classes @param {(id: number) => void} choose
  */
 export function classButton(klass, place, choose) {
-  const key = keyOf(place);
+  const key = keyOf(place, klass);
   return h('button', { class: 'class', type: 'button', 'data-class': klass.id, 'aria-label': key ? `${klass.name}, key ${key.says}` : klass.name,
     onclick: (/** @type {MouseEvent} */ event) => {
       choose(klass.id);

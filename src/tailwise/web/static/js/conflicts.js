@@ -4,7 +4,7 @@ import { avatar } from './cards.js';
 import { classButton } from './class_buttons.js';
 import { byId, counted, h, icon, keycap, nameTag } from './dom.js';
 import { note } from './link.js';
-import { answerText, liveClasses, store } from './state.js';
+import { answerText, isOwner, liveClasses, OWNER_ONLY, store } from './state.js';
 import { toast } from './toast.js';
 import { makeZoom } from './zoom.js';
 
@@ -48,6 +48,7 @@ export function makeConflicts({ settle, unsettle, quiet }) {
   function choose(class_id) {
     const item = items()[at];
     if (!item) return;
+    if (!isOwner(store.get())) return toast(OWNER_ONLY);
     const said = { image: item.image, kind: class_id === null ? 'other' : 'label', class_id };
     settled.add(item.image);
     made.push({ ...said, key: settle(item.image, class_id), annotator: store.get().annotator });
@@ -66,6 +67,7 @@ export function makeConflicts({ settle, unsettle, quiet }) {
   /** Take the latest settlement back, and show its image again. */
   async function undo() {
     const last = latest();
+    if (!isOwner(store.get())) return toast(OWNER_ONLY);
     if (!last) return toast('No settlement to undo');
     undone.add(last.key);
     settled.delete(last.image);
@@ -94,7 +96,7 @@ export function makeConflicts({ settle, unsettle, quiet }) {
     const state = store.get();
     at = Math.min(at, Math.max(0, all.length - 1));
     place.dataset.ready = String(all.length);
-    const head = h('header', { class: 'view-head' }, h('h1', {}, all.length ? counted(all.length, 'conflict') : 'Conflicts'), latest() ? undoButton(undo) : '', agreementText(reply));
+    const head = h('header', { class: 'view-head' }, h('h1', {}, all.length ? counted(all.length, 'conflict') : 'Conflicts'), latest() && isOwner(state) ? undoButton(undo) : '', agreementText(reply));
     const item = all[at];
     if (item) show(item);
     place.replaceChildren(head, item ? desk(state, item, stage, choose) : nothing(state), all.length > 1 ? queue(all, at, (to) => move(to - at)) : '');
@@ -141,8 +143,9 @@ function figure(name, value, title) {
 
 /** The image, who said what, and the classes to decide with. @param {import('./state.js').PageState} state @param {Conflict} item @param {HTMLElement} stage @param {(id: number|null) => void} choose */
 function desk(state, item, stage, choose) {
+  const owner = isOwner(state);
   const voices = item.answers.map((voice) =>
-    h('li', {}, avatar(voice.annotator), nameTag(voice.annotator), h('button', { class: 'verdict', type: 'button', onclick: () => choose(voice.kind === 'label' ? voice.class_id : null), 'aria-label': `Settle as ${answerText(state, voice)}` }, nameTag(answerText(state, voice)))));
+    h('li', {}, avatar(voice.annotator), nameTag(voice.annotator), h('button', { class: 'verdict', type: 'button', disabled: !owner, onclick: () => choose(voice.kind === 'label' ? voice.class_id : null), 'aria-label': `Settle as ${answerText(state, voice)}` }, nameTag(answerText(state, voice)))));
   const said = new Set(item.answers.map((voice) => voice.class_id));
   const classes = liveClasses(state).map((klass, at) => {
     const button = classButton(klass, at, choose);
@@ -152,7 +155,8 @@ function desk(state, item, stage, choose) {
   const other = h('button', { class: 'class', type: 'button', 'data-class': 'other', onclick: () => choose(null) }, keycap('o'), h('span', { class: 'name' }, 'Other'));
   return h('div', { class: 'desk' },
     stage,
-    h('div', { class: 'verdicts' }, h('h2', {}, 'What was said'), h('ul', { class: 'voices' }, ...voices), h('h2', {}, 'What it is'), h('div', { class: 'classes', role: 'group', 'aria-label': 'Settle as' }, ...classes, other)));
+    h('div', { class: 'verdicts' }, h('h2', {}, 'What was said'), h('ul', { class: 'voices' }, ...voices),
+      ...(owner ? [h('h2', {}, 'What it is'), h('div', { class: 'classes', role: 'group', 'aria-label': 'Settle as' }, ...classes, other)] : [h('p', { class: 'soft', 'data-owner-only': '' }, 'The owner settles conflicts. ', OWNER_ONLY)])));
 }
 
 /** @param {Conflict[]} all @param {number} at @param {(to: number) => void} go */

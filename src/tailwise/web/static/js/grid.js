@@ -2,7 +2,7 @@
 import { imageUrl, post } from './api.js';
 import { counted, byId, h, icon, keycap, nameTag, percent } from './dom.js';
 import { note } from './link.js';
-import { className, isBlind, keyOf, liveClasses, store } from './state.js';
+import { className, isBlind, liveClasses, store } from './state.js';
 import { makeTiles } from './tiles.js';
 import { withNext } from './timeline.js';
 
@@ -135,7 +135,7 @@ export function makeGrid({ sayAll, release, quiet, tabs }) {
     toggle: tiles.toggle,
     /** Give the tile in focus a class, or other. @param {number|null} id */
     assign: (id) => tiles.assign(id === null ? { kind: 'other', class_id: null } : { kind: 'label', class_id: id }, id === null ? 'other' : className(store.get(), id)),
-    atPlace: (/** @type {number} */ at) => (keyOf(at) ? liveClasses(store.get())[at]?.id : undefined),
+    atPlace: (/** @type {number} */ at) => liveClasses(store.get())[at]?.id,
   };
 }
 

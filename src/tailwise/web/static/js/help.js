@@ -11,12 +11,15 @@ const SECTIONS = [
     [['⏎'], 'accept what the model says'],
     [['o'], 'other: none of the classes'],
     [['s'], 'skip: leave it to others'],
+    [['f'], 'flag the image for others to look at'],
+    [['n'], 'comment on the image'],
     [['u', '⌫', 'Ctrl Z'], 'undo, also after a reload'],
   ]],
   ['Look', [
     [['←', '→'], 'images before and after; answer again to change'],
     [['z'], 'zoom; also the wheel or two fingers'],
     [['b'], 'blind: hide what the model thinks'],
+    [['i'], 'guidelines: what belongs to each class'],
   ]],
   ['Grid', [
     [['g'], 'many images of one proposed class'],

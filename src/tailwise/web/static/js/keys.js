@@ -1,11 +1,14 @@
-/** The keyboard: which key means what. Digits go by their place on the keyboard, so they work on every layout. */
+/**
+ * The keyboard: which key means what. Digits go by their place on the keyboard, so they work on every layout; a class may
+ * also have a character of its own, which is never one of PLAIN: campaign/classes.py (COMMAND_KEYS) sees to that.
+ */
 
 /** @typedef {Record<string, (event: KeyboardEvent) => void>} Bindings  by action: 'digit' gets the place of the class */
 
 /** @type {Record<string, string>} */
 const PLAIN = {
   u: 'undo', Backspace: 'undo', s: 'skip', o: 'other', z: 'zoom', b: 'blind', g: 'grid', l: 'label', c: 'conflicts', r: 'rounds', a: 'gallery', m: 'map',
-  e: 'errors', d: 'dashboard',
+  e: 'errors', d: 'dashboard', f: 'flag', n: 'comment', i: 'guide',
   p: 'panel', '?': 'help', '/': 'filter', ArrowLeft: 'left', ArrowRight: 'right', ArrowUp: 'up', ArrowDown: 'down',
   Enter: 'enter', ' ': 'space', Escape: 'escape', t: 'theme', x: 'except',
 };
@@ -19,10 +22,18 @@ export function actionOf(event) {
   return PLAIN[event.key.length === 1 ? event.key.toLowerCase() : event.key] ?? null;
 }
 
-/** The place of the class that a digit key stands for, from 0; shift adds ten. @param {KeyboardEvent} event @returns {number|null} */
+/** @type {Map<string, number>} places of the classes that have a key of their own */
+let hotkeys = new Map();
+
+/** Tell the keyboard which classes have a key of their own. @param {import('./types.js').Klass[]} classes those in use, in their order */
+export function useHotkeys(classes) {
+  hotkeys = new Map(classes.flatMap((klass, place) => (klass.hotkey ? [[klass.hotkey, place]] : [])));
+}
+
+/** The place of the class that a key stands for, from 0: its own key, or a digit; shift adds ten. @param {KeyboardEvent} event @returns {number|null} */
 export function placeOf(event) {
   const match = /^(?:Digit|Numpad)([0-9])$/.exec(event.code);
-  if (!match) return null;
+  if (!match) return hotkeys.get(event.key.toLowerCase()) ?? null;
   if (event.code.startsWith('Numpad') && !/^[0-9]$/.test(event.key)) return null; // the pad's arrows
   return ((Number(match[1]) + 9) % 10) + (event.shiftKey ? 10 : 0);
 }

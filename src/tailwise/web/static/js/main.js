@@ -5,8 +5,10 @@ import { makeClassFilter } from './class_filter.js';
 import { makeConflicts } from './conflicts.js';
 import { emptiness, makeEmpty } from './empty.js';
 import { makeGrid } from './grid.js';
+import { makeGuidelines } from './guidelines.js';
 import { makeHelp } from './help.js';
-import { listenToKeys, placeOf } from './keys.js';
+import { makeImageNotes } from './image_notes.js';
+import { listenToKeys, placeOf, useHotkeys } from './keys.js';
 import { keepLooking, look } from './link.js';
 import { keptName, makeNamePrompt } from './name_prompt.js';
 import { go, makeNav, togglePanel } from './nav.js';
@@ -74,6 +76,9 @@ makeSaveStatus({
 });
 announceRounds();
 const help = makeHelp();
+const guidelines = makeGuidelines();
+const imageNotes = makeImageNotes(answering.annotate);
+store.watch((state) => [state.server?.classes_version], (state) => useHotkeys(liveClasses(state)));
 const prompt = makeNamePrompt((name) => void session.rename(name));
 const conflicts = makeConflicts({ settle: answering.settle, unsettle: answering.unsettle, quiet: session.quiet });
 const rounds = makeRounds();
@@ -90,7 +95,7 @@ const grid = makeGrid({
 gridImages = grid.images;
 
 const pages = {
-  help: help.open, panel: togglePanel, theme: nextTheme, blind,
+  help: help.open, guide: guidelines.open, panel: togglePanel, theme: nextTheme, blind,
   label: () => go('label'), grid: () => go('grid'), conflicts: () => go('conflicts'), rounds: () => go('rounds'), escape: () => go('label'),
   gallery: () => go('gallery'), map: () => go('map'), errors: () => go('errors'), dashboard: () => go('dashboard'),
 };
@@ -104,7 +109,7 @@ const KEYS = {
       if (klass) choose(klass.id);
     },
     left: () => move(-1), right: () => move(1), enter: accept, space: accept, skip: () => answering.say('skip'), other: () => answering.say('other'),
-    zoom: zoom.toggle, escape: zoom.reset, filter: () => filter.focus(),
+    zoom: zoom.toggle, escape: zoom.reset, filter: () => filter.focus(), flag: imageNotes.flag, comment: imageNotes.open,
   },
   grid: {
     ...pages,

@@ -3,7 +3,7 @@ import { Refused, post } from './api.js';
 import { progressBar } from './cards.js';
 import { counted, h, icon } from './dom.js';
 import { look, note } from './link.js';
-import { store } from './state.js';
+import { isOwner, store } from './state.js';
 import { toast } from './toast.js';
 
 const LARGEST = 1_000_000;
@@ -19,7 +19,9 @@ export function nextRoundPanel({ quiet = false } = {}) {
   const summary = h('p', { class: 'summary soft small' });
   const bar = h('div', { class: 'job', hidden: true });
   const fault = h('p', { class: 'fault', role: 'alert' });
-  const panel = h('div', { class: 'next-round' }, h('div', { class: 'next-row' }, button, size), skips, summary, bar, fault);
+  const row = h('div', { class: 'next-row' }, button, size);
+  const ask = h('p', { class: 'soft small', 'data-owner-only': '' }, 'The owner of this campaign starts the next round. It opens here by itself.');
+  const panel = h('div', { class: 'next-round' }, row, skips, summary, bar, fault, ask);
   let asked = false;
   for (const box of [budget, again]) box.addEventListener('input', () => update(store.get()));
 
@@ -45,7 +47,9 @@ export function nextRoundPanel({ quiet = false } = {}) {
   }
 
   /** @param {import('./state.js').PageState} state */
-  function update({ server, link }) {
+  function update(state) {
+    const { server, link } = state;
+    const owner = isOwner(state);
     const job = server?.job;
     const running = job?.state === 'running';
     const text = server?.round ? 'Train and choose the next batch' : 'Choose the first batch';
@@ -56,10 +60,12 @@ export function nextRoundPanel({ quiet = false } = {}) {
     const pool = leftOf(server, withSkipped(server));
     const usual = Math.min(server?.next?.budget ?? 0, pool);
     budget.placeholder = String(usual || '');
+    row.hidden = !owner;
+    ask.hidden = owner || running;
     size.hidden = running;
-    summary.hidden = running || !server?.next;
+    summary.hidden = running || !server?.next || !owner;
     summary.textContent = batchText(pool, budget.value ? Number(budget.value) : usual);
-    skips.hidden = running || !server?.next?.skipped;
+    skips.hidden = running || !server?.next?.skipped || !owner;
     againText.textContent = `Also choose from ${counted(server?.next?.skipped ?? 0, 'image that was', 'images that were')} skipped`;
     bar.hidden = !running;
     if (running) {

@@ -65,7 +65,7 @@ export async function startSession(campaign, alsoHeld) {
     const { line, saved: before } = store.get();
     store.set({ line: committed(line, new Set(ops.map((op) => op.key))), saved: before + ops.length });
     paced(ops.filter((op) => op.type === 'answer').length);
-    tabs.concluded(ops.map((op) => op.image));
+    tabs.concluded(ops.filter((op) => op.type !== 'note').map((op) => op.image)); // a note says nothing of the image's answer
     // An image whose answer was taken back is to be held again.
     void lease.refill({ renew: ops.some((op) => op.type === 'undo') });
     void look();
@@ -73,7 +73,7 @@ export async function startSession(campaign, alsoHeld) {
 
   /** @param {Refusal[]} refusals */
   function refused(refusals) {
-    tabs.concluded(refusals.map(({ op }) => op.image));
+    tabs.concluded(refusals.filter(({ op }) => op.type !== 'note').map(({ op }) => op.image));
     const undone = refusals.filter(({ op }) => op.type === 'undo');
     for (const { message } of undone) toast(`Not undone: ${message}`, { tone: 'bad', lasts: 6_000 });
     void showRefusals();

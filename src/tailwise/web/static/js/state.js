@@ -49,6 +49,14 @@ export function answerText(state, answer) {
   return answer.kind === 'skip' ? 'skipped' : className(state, answer.class_id);
 }
 
+/** Whether the owner's link was opened; annotators cannot train, settle, export, or change classes and settings. @param {PageState} state */
+export function isOwner(state) {
+  return state.server?.role !== 'annotator';
+}
+
+/** What annotators read where the owner has a button. */
+export const OWNER_ONLY = 'Only the owner’s link can do this: ask the person who runs “tailwise label”.';
+
 /** Whether pre-labels are hidden: by the person, or by the campaign for all. @param {PageState} state */
 export function isBlind(state) {
   return state.blind || Boolean(state.server?.settings?.blind);
@@ -60,8 +68,12 @@ export function toggleBlind() {
   store.set({ blind });
 }
 
-/** The key of the class at a place: 1–9, 0, then with shift. @param {number} at @returns {{cap: string, says: string}|null} */
-export function keyOf(at) {
+/**
+ * The key of a class: its own, or that of its place: 1–9, 0, then with shift.
+ * @param {number} at @param {Klass} [klass] @returns {{cap: string, says: string}|null}
+ */
+export function keyOf(at, klass) {
+  if (klass?.hotkey) return { cap: klass.hotkey, says: klass.hotkey };
   if (at >= 20) return null;
   const digit = String((at + 1) % 10);
   return at < 10 ? { cap: digit, says: digit } : { cap: `⇧${digit}`, says: `shift ${digit}` };
