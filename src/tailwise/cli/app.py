@@ -11,6 +11,7 @@ import typer
 from .. import __version__
 from ..errors import BadInput
 from .campaign import campaigns
+from .map import maps
 from .output import (
     SCORE,
     AtLeast,
@@ -254,6 +255,7 @@ def predict(
 
 app.registered_commands += campaigns.registered_commands  # here, so that help shows them before the experiments
 app.registered_groups += campaigns.registered_groups
+app.registered_commands += maps.registered_commands
 
 
 @app.command(rich_help_panel=EXPERIMENTS)

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, TailwiseError, UnknownName
+from . import map as map_routes
 from . import routes
 from .images import TooManyImages
 from .jobs import AlreadyRunning, Unfinished
@@ -61,6 +62,7 @@ def make_app(campaign: Campaign, settings: WebSettings) -> FastAPI:
     )  # fmt: skip
     locked = [Security(TOKEN)] if settings.token is not None else []
     included = [(routes.api, locked), (routes.page, locked)]
+    included.append((map_routes.api, locked))
     if settings.ml_backend:
         included += [(routes.label_studio_api, locked), (routes.label_studio_health, [])]
     posts: set[str] = set()  # not from the OpenAPI document: making it would take most of the time of a start
