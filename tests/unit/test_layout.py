@@ -47,6 +47,7 @@ LIBRARY_PACKAGE = {
     "torch": "learners",
     "transformers": "learners",
     "typer": "cli",
+    "umap": "campaign",
     "uvicorn": "web",
 }
 ALSO = {("torch", "adapters"), ("transformers", "adapters"), ("rich", "types")}  # a user's own model; the progress bar

@@ -67,6 +67,7 @@ class Embedding:
     made: how many were new.
     troubles: id, path and reason of images that could not be read now.
     note: how to get better features; "" where these are good.
+    cache: the name of the folder that keeps them; other weights, another name.
     """
 
     ids: IntArray
@@ -75,6 +76,7 @@ class Embedding:
     made: int
     troubles: tuple[tuple[int, str, str], ...]
     note: str
+    cache: str = ""
 
     def rows(self, ids: IntArray) -> tuple[IntArray, BoolArray]:
         """Where images stand in `features`, and which of them do; those that do not have row 0."""
@@ -165,7 +167,7 @@ def embed(
     whole = found.all()
     return Embedding(
         numbers if whole else numbers[found], features if whole else features[found], extractor.name, len(places),
-        tuple(work.troubles), extractor.note,
+        tuple(work.troubles), extractor.note, extractor.folder,
     )  # fmt: skip
 
 

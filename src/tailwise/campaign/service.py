@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .finding import FoundImage, ListedImage
     from .importing import Imported
     from .learning_curve import AnnotatorAgreement, Curve
+    from .projection import Projection
     from .relabelling import Relabelled
 
 
@@ -398,6 +399,16 @@ class Campaign(AbstractContextManager["Campaign"]):
         from .learning_curve import learning_curve
 
         return learning_curve(self, report=report)
+
+    def map(self, method: str = "auto", *, redo: bool = False, report: Progress = no_progress) -> Projection:
+        """All usable images in two dimensions, alike ones close together: `campaign.map().xy`, (n, 2) in [0, 1].
+
+        By UMAP where it is installed (`pip install 'tailwise[map]'`), otherwise by PCA. The map is stored: images that
+        are added later are placed on it, and `redo` draws it anew.
+        """
+        from .projection import project
+
+        return project(self, method, redo=redo, report=report)
 
     def report(self, out: str | Path | None = None, *, dry_run: bool = False, report: Progress = no_progress) -> Path:
         """Write a page with figures and tables, and give its path: `campaign.report()`; with `dry_run`, the path alone.

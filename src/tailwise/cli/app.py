@@ -12,6 +12,7 @@ from .. import __version__
 from ..errors import BadInput
 from .campaign import campaigns
 from .classes import class_commands
+from .map import maps
 from .output import (
     SCORE,
     AtLeast,
@@ -256,6 +257,7 @@ def predict(
 app.registered_commands += campaigns.registered_commands  # here, so that help shows them before the experiments
 app.registered_commands += class_commands.registered_commands
 app.registered_groups += campaigns.registered_groups
+app.registered_commands += maps.registered_commands
 
 
 @app.command(rich_help_panel=EXPERIMENTS)

@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 from .. import __version__
 from ..campaign.search import NotReady
 from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, TailwiseError, UnknownName
-from . import gallery, routes
-from .classes import classes_api
+from . import classes, gallery, routes
+from . import map as feature_map
 from .images import TooManyImages
 from .jobs import AlreadyRunning, Unfinished
 from .routes import OwnerOnly
@@ -65,7 +65,8 @@ def make_app(campaign: Campaign, settings: WebSettings) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )  # fmt: skip
     locked = [Security(TOKEN)] if settings.token is not None else []
-    included = [(routes.api, locked), (routes.page, locked), (gallery.api, locked), (classes_api, locked)]
+    views = (routes.api, routes.page, gallery.api, feature_map.api, classes.classes_api)
+    included = [(one, locked) for one in views]
     if settings.ml_backend:
         included += [(routes.label_studio_api, locked), (routes.label_studio_health, [])]
     posts: set[str] = set()  # not from the OpenAPI document: making it would take most of the time of a start

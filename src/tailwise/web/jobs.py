@@ -338,12 +338,14 @@ def main() -> None:
 
 
 def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Choose a round where one is requested, then predict all images.
+    """Draw the map, or choose a round where one is requested and predict all images.
 
     The copy of the ledger is in a folder of the campaign, whose features and models it shares.
     """
     folder = Path(task["folder"])
     with Ledger.open(folder, purpose=PURPOSE, files=folder.parent) as ledger:
+        if "map" in task:
+            return {"images": len(Campaign(ledger).map(**task["map"], report=_progress))}
         number = None
         if task["choose"] is not None:
             proposal = Campaign(ledger).next(**task["choose"], report=_progress)

@@ -194,7 +194,7 @@ async def image(
     With the seal that came with the key it is made of these bytes alone, and may be cached for ever.
     """
     found = await service.images.get(key, int(query.size), query.seal)
-    return _cached(request, found.content, "image/jpeg", found.etag, FOREVER if query.seal else ALWAYS_ASK)
+    return cached(request, found.content, "image/jpeg", found.etag, FOREVER if query.seal else ALWAYS_ASK)
 
 
 @page.get("/", include_in_schema=False)
@@ -213,10 +213,11 @@ def _file(service: Service, request: Request, name: str) -> Response:
     found = service.files.get(name)
     if found is None:
         raise UnknownName("the page has no such file")
-    return _cached(request, found.content, found.content_type, found.etag, ALWAYS_ASK)
+    return cached(request, found.content, found.content_type, found.etag, ALWAYS_ASK)
 
 
-def _cached(request: Request, content: bytes, kind: str, etag: str, how_long: str) -> Response:
+def cached(request: Request, content: bytes, kind: str, etag: str, how_long: str) -> Response:
+    """Content that a browser may keep; one that has it gets none."""
     headers = {"ETag": etag, "Cache-Control": how_long}
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)

@@ -11,6 +11,7 @@ const PLAIN = {
   e: 'errors', d: 'dashboard', f: 'flag', n: 'comment', i: 'guide',
   p: 'panel', '?': 'help', '/': 'filter', ArrowLeft: 'left', ArrowRight: 'right', ArrowUp: 'up', ArrowDown: 'down',
   Enter: 'enter', ' ': 'space', Escape: 'escape', t: 'theme', x: 'except',
+  '+': 'plus', '=': 'plus', '-': 'minus', '−': 'minus',
 };
 
 /** @param {KeyboardEvent} event @returns {string|null} the action, 'digit' for a class key */
