@@ -15,19 +15,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadInput, MissingExtra
+from ..errors import BadFile, BadInput, MissingExtra
+from ..files import read_regular, write_whole
 from ..inputs import many
 from ..learners.features import Features
 from ..pools.pool import InputArray
 from ..types import BoolArray, FloatArray, IntArray, Progress, no_progress
 from .answers import Answer, Recorded, is_answered, record_batch
 from .classes import list_classes
-from .features import Extractor, embed
+from .features import Extractor, chosen_backbone, embed
 from .images import locate
 from .ledger import HasLedger, Ledger, ledger_of
 from .rounds import asked_last
 from .state import read_settings
 
+FOLDER, DUPLICATES_FILE = "review", "duplicates.json"  # where the pairs are kept
 HASH = "phash-1"  # the folder of the hashes; another way to make them, another name
 SIDE = 64  # pixels of the images that are hashed
 WORDS = 4  # parts of a hash
@@ -81,6 +83,37 @@ class DuplicateGroup:
 def find_duplicates(campaign: HasLedger | Ledger, *, report: Progress = no_progress) -> list[DuplicateGroup]:
     """All groups: first those whose labels differ, then those that are labelled in part, then the largest."""
     ledger = ledger_of(campaign)
+    key, kept = duplicates_key(ledger), kept_edges(ledger)
+    if kept is None or kept[0] != key:
+        kept = key, _edges(ledger, report)
+        if not ledger.read_only:
+            (ledger.files / FOLDER).mkdir(parents=True, exist_ok=True)
+            facts = {"key": key, "edges": kept[1].tolist()}
+            write_whole(ledger.files / FOLDER / DUPLICATES_FILE, json.dumps(facts).encode())
+    return duplicate_groups(ledger, kept[1])
+
+
+def duplicates_key(ledger: Ledger) -> str:
+    """Changes with the images and the backbone."""
+    usable = "trouble IS NULL AND duplicate_of IS NULL"
+    count, first, last, size = ledger.read(
+        f"SELECT count(*), min(id), max(id), sum(bytes) FROM image WHERE {usable}"
+    )[0]  # fmt: skip
+    backbone = chosen_backbone(read_settings(ledger).backbone)
+    return f"{HASH} {LEAST_COSINE} {backbone} {count} {first} {last} {size}"
+
+
+def kept_edges(ledger: Ledger) -> tuple[str, IntArray] | None:
+    """The pairs that were found last, by id, with their key; None where nothing is kept, or it cannot be read."""
+    try:
+        facts = json.loads(read_regular(ledger.files / FOLDER / DUPLICATES_FILE))
+        return str(facts["key"]), np.array(facts["edges"], dtype=np.int64).reshape(-1, 2)
+    except (OSError, BadFile, ValueError, KeyError, TypeError):
+        return None
+
+
+def _edges(ledger: Ledger, report: Progress) -> IntArray:
+    """Pairs of images that look alike by their hashes and by their features, (p, 2) ids."""
     extractor = hash_extractor()
 
     def hashing(share: float, what: str) -> None:
@@ -91,17 +124,15 @@ def find_duplicates(campaign: HasLedger | Ledger, *, report: Progress = no_progr
 
     hashed = embed(ledger, backbone=extractor, report=hashing)
     pairs = close_pairs(as_hashes(hashed.features))
-    edges = np.empty((0, 2), dtype=np.int64)
-    if len(pairs):
-        near = hashed.ids[np.unique(pairs)]
-        found = embed(ledger, near, backbone=read_settings(ledger).backbone, report=embedding)
-        edges = hashed.ids[pairs]  # (p, 2) ids
-        rows, there = found.rows(edges.ravel())
-        edges = edges[there.reshape(-1, 2).all(axis=1)]
-        rows = rows.reshape(-1, 2)[there.reshape(-1, 2).all(axis=1)]
-        edges = edges[are_alike(found.features, rows)]
+    if not len(pairs):
+        return np.empty((0, 2), dtype=np.int64)
+    edges = hashed.ids[pairs]
+    found = embed(ledger, np.unique(edges), backbone=read_settings(ledger).backbone, report=embedding)
+    rows, there = found.rows(edges.ravel())
+    whole = there.reshape(-1, 2).all(axis=1)
     report(1.0, "grouping")
-    return _groups(ledger, np.concatenate([edges, _labelled_copies(ledger)]))
+    alike: IntArray = edges[whole][are_alike(found.features, rows.reshape(-1, 2)[whole])]
+    return alike
 
 
 def hash_extractor() -> Extractor:
@@ -216,10 +247,12 @@ def _labelled_copies(ledger: Ledger) -> IntArray:
     return np.array([tuple(row) for row in rows], dtype=np.int64).reshape(-1, 2)
 
 
-def _groups(ledger: Ledger, edges: IntArray) -> list[DuplicateGroup]:
+def duplicate_groups(ledger: Ledger, edges: IntArray) -> list[DuplicateGroup]:
+    """Groups of images that are connected by pairs (p, 2) of ids, with their labels now."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
+    edges = np.concatenate([edges, _labelled_copies(ledger)])
     if not len(edges):
         return []
     ids, places = np.unique(edges, return_inverse=True)
@@ -229,8 +262,9 @@ def _groups(ledger: Ledger, edges: IntArray) -> list[DuplicateGroup]:
     rows = {one.image: one for one in _images(ledger, ids.tolist())}
     members: dict[int, list[DuplicateImage]] = {}
     for number, group in zip(ids.tolist(), group_of.tolist(), strict=True):
-        members.setdefault(group, []).append(rows[number])
-    groups = [DuplicateGroup(tuple(images)) for images in members.values()]
+        if number in rows:
+            members.setdefault(group, []).append(rows[number])
+    groups = [DuplicateGroup(tuple(images)) for images in members.values() if len(images) > 1]
     return sorted(groups, key=_rank)
 
 
@@ -243,7 +277,7 @@ def _images(ledger: Ledger, ids: Sequence[int]) -> list[DuplicateImage]:
     rows = ledger.read(
         "SELECT i.id, i.key, i.path, c.name, v.class_id, v.outcome FROM image AS i "
         "LEFT JOIN verdict AS v ON v.image_id = i.id LEFT JOIN class AS c ON c.id = v.class_id "
-        "WHERE i.id IN (SELECT value FROM json_each(?)) ORDER BY i.id",
+        "WHERE i.trouble IS NULL AND i.id IN (SELECT value FROM json_each(?)) ORDER BY i.id",
         (json.dumps(list(ids)),),
     )
     return [DuplicateImage(*row) for row in rows]
@@ -267,7 +301,9 @@ def label_group(
         known = {one.image: one for one in _images(ledger, [row.id for row in rows])}
         answers = []
         for at, row in enumerate(rows):
-            now = known[row.id]
+            now = known.get(row.id)
+            if now is None:
+                raise BadInput(f"{row.path} is in quarantine; `tailwise doctor` says why")
             if now.class_id == class_id and now.outcome in ("agreed", "settled", "other"):
                 continue
             settles = is_answered(ledger, row.id)

@@ -6,27 +6,32 @@ probability that is left for them, and estimates how many are wrong. An image th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from ..calibration import USUAL_SPREAD
-from ..errors import BadInput, MissingExtra
+from ..errors import BadFile, BadInput, MissingExtra
+from ..files import read_regular, write_whole
 from ..inputs import many, whole_number
 from ..learners.learner import FOLDS, OutOfFold, as_of_the_whole_set, out_of_fold, trained_shares
 from ..softmax import fit_temperature, with_temperature
 from ..types import BoolArray, Float64Array, FloatArray, IntArray, Progress, no_progress
 from .classes import list_classes
-from .features import embed
+from .features import chosen_backbone, embed
 from .images import ImageRow, find_image
 from .ledger import HasLedger, Ledger, ledger_of
-from .models import Labelled, head_named, labelled_set, with_features
+from .models import Labelled, head_named, labelled_set, last_event, with_features
 from .state import read_settings
 
 SEED = 0
+FOLDER, ERRORS_FILE = "review", "errors.json"  # where the findings are kept
+VERSION = 1  # of how they are made
+MOST_KEPT = 2000
 DOUBTFUL = 0.5  # of a label's quality, below which it may be shown though it is not likely wrong
 NEIGHBOURS = 4  # labelled images of the suggested class that are shown next to a finding
 TOO_FEW = (
@@ -83,13 +88,13 @@ class Review:
     errors: worst first: those that are likely, then other labels that the model finds less likely than not.
     checked: labels that were checked; one that is alone in its class cannot be.
     labels: all labels of classes in use.
-    last_event: up to which the labels were known.
+    key: names the labels and the settings that it was made from, see `review_key`.
     """
 
     errors: tuple[LabelError, ...]
     checked: int
     labels: int
-    last_event: int
+    key: str
 
     @property
     def likely(self) -> int:
@@ -107,9 +112,37 @@ def label_errors(
 
 
 def review_labels(campaign: HasLedger | Ledger, *, report: Progress = no_progress) -> Review:
-    """Check all labels; the same labels give the same findings."""
+    """Check all labels, or give what was found before while they are the same; equal labels give equal findings."""
     need_cleanlab()
     ledger = ledger_of(campaign)
+    key, kept = review_key(ledger), kept_review(ledger)
+    if kept is not None and kept.key == key:
+        return kept
+    found = _checked(ledger, key, report)
+    if not ledger.read_only:
+        (ledger.files / FOLDER).mkdir(parents=True, exist_ok=True)
+        write_whole(ledger.files / FOLDER / ERRORS_FILE, json.dumps(asdict(found)).encode())
+    return found
+
+
+def review_key(ledger: Ledger) -> str:
+    """Changes with the labels, the classes in use and the settings that matter."""
+    settings = read_settings(ledger)
+    facts = [last_event(ledger), [[one.id, one.name] for one in list_classes(ledger)], settings.learner]
+    return hashlib.sha256(json.dumps([VERSION, *facts, chosen_backbone(settings.backbone)]).encode()).hexdigest()[:32]
+
+
+def kept_review(ledger: Ledger) -> Review | None:
+    """What was found last, perhaps from older labels; None where nothing is kept, or it cannot be read."""
+    try:
+        facts = json.loads(read_regular(ledger.files / FOLDER / ERRORS_FILE))
+        errors = [one | {name: tuple(one[name]) for name in ("annotators", "neighbours")} for one in facts["errors"]]
+        return Review(tuple(LabelError(**one) for one in errors), facts["checked"], facts["labels"], facts["key"])
+    except (OSError, BadFile, ValueError, KeyError, TypeError):
+        return None
+
+
+def _checked(ledger: Ledger, key: str, report: Progress) -> Review:
     settings = read_settings(ledger)
     everything = labelled_set(ledger)
     check_enough(everything.counts())
@@ -123,9 +156,9 @@ def review_labels(campaign: HasLedger | Ledger, *, report: Progress = no_progres
     doubtful = np.flatnonzero(likely | (quality < DOUBTFUL))
     order = doubtful[np.lexsort((held.rows[doubtful], quality[doubtful]))]
     decided = {row[0] for row in ledger.read("SELECT image_id FROM settled")}
-    kept = [at for at in order.tolist() if int(labelled.images[held.rows[at]]) not in decided]
+    kept = [at for at in order.tolist() if int(labelled.images[held.rows[at]]) not in decided][:MOST_KEPT]
     errors = _findings(ledger, labelled, features, held, quality, likely, kept)
-    return Review(errors, len(held.rows), len(everything), labelled.last_event)
+    return Review(errors, len(held.rows), len(everything), key)
 
 
 def need_cleanlab() -> None:

@@ -211,7 +211,8 @@ class Campaign(AbstractContextManager["Campaign"]):
         return conflicts(self.ledger)
 
     def settle(
-        self, image: str | Path, cls: str | int | None, *, annotator: str = "me", key: str | None = None
+        self, image: str | Path, cls: str | int | None, *, annotator: str = "me", key: str | None = None,
+        found_by: str | None = None,
     ) -> Recorded:  # fmt: skip
         """Decide an image that people see differently: `campaign.settle("10.png", "owl")`; None: not in any class.
 
@@ -221,7 +222,10 @@ class Campaign(AbstractContextManager["Campaign"]):
         if not is_answered(self.ledger, row.id):
             raise BadInput(f"asked to settle {row.path}, which nobody has answered; label it instead")
         number = self._class_in_use(cls)
-        return settle(self.ledger, key=key or uuid.uuid4().hex, image=row.id, annotator=annotator, class_id=number)
+        mark = key or uuid.uuid4().hex
+        return settle(
+            self.ledger, key=mark, image=row.id, annotator=annotator, class_id=number, found_by=found_by
+        )  # fmt: skip
 
     def review(self, count: int | None = None, *, report: Progress = no_progress) -> list[LabelError]:
         """Labels that are likely wrong, worst first, or so many: `[one.reason for one in campaign.review()]`."""
