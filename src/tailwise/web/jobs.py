@@ -382,6 +382,8 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     folder = Path(task["folder"])
     with Ledger.open(folder, purpose=PURPOSE, files=folder.parent) as ledger:
+        if "review" in task:
+            return {"found": _REVIEWS[task["review"]](Campaign(ledger))}
         number = None
         if task["choose"] is not None:
             proposal = Campaign(ledger).next(**task["choose"], report=_progress)
@@ -392,6 +394,12 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
         if version is not None:
             write_predictions(ledger, folder, version)
     return {"round": number, "version": version}
+
+
+_REVIEWS: Mapping[str, Callable[[Campaign], int]] = {  # what is found is kept among the campaign's files
+    "errors": lambda campaign: len(campaign.review(report=_progress)),
+    "duplicates": lambda campaign: len(campaign.duplicates(report=_progress)),
+}
 
 
 def write_predictions(ledger: Ledger, folder: Path, version: str) -> None:
