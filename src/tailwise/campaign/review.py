@@ -32,7 +32,6 @@ SEED = 0
 FOLDER, ERRORS_FILE = "review", "errors.json"  # where the findings are kept
 VERSION = 1  # of how they are made
 MOST_KEPT = 2000
-DOUBTFUL = 0.5  # of a label's quality, below which it may be shown though it is not likely wrong
 NEIGHBOURS = 4  # labelled images of the suggested class that are shown next to a finding
 TOO_FEW = (
     "label at least 2 images in each of 2 classes first: a label is checked by a model that learnt from the others"
@@ -85,7 +84,7 @@ class Review:
 
     Attributes
     ----------
-    errors: worst first: those that are likely, then other labels that the model finds less likely than not.
+    errors: worst first: those that are likely, then other labels that differ from the model's guess.
     checked: labels that were checked; one that is alone in its class cannot be.
     labels: all labels of classes in use.
     key: names the labels and the settings that it was made from, see `review_key`.
@@ -153,7 +152,7 @@ def _checked(ledger: Ledger, key: str, report: Progress) -> Review:
     held = held_out_proba(settings.learner, features, labelled, report=report)
     report(1.0, "ranking the labels")
     quality, likely = rank_labels(labelled.labels[held.rows], held.proba)
-    doubtful = np.flatnonzero(likely | (quality < DOUBTFUL))
+    doubtful = np.flatnonzero(likely | (held.proba.argmax(axis=1) != labelled.labels[held.rows]))
     order = doubtful[np.lexsort((held.rows[doubtful], quality[doubtful]))]
     decided = {row[0] for row in ledger.read("SELECT image_id FROM settled")}
     kept = [at for at in order.tolist() if int(labelled.images[held.rows[at]]) not in decided][:MOST_KEPT]

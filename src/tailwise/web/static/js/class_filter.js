@@ -14,9 +14,10 @@ const KEYS = 20;
  * @param {(id: number) => void} how.choose       called with the class that Enter has found
  * @param {() => void} [how.leave]                where the focus goes when the box is left
  * @param {HTMLElement} [how.element]             an element of the page to use instead of a new one
+ * @param {boolean} [how.always]                  show it also where there is a key for every class
  * @returns {{element: HTMLElement, focus: () => void, clear: () => void, refresh: () => void}}
  */
-export function makeClassFilter({ list, choose, leave = () => {}, element = h('div', {}) }) {
+export function makeClassFilter({ list, choose, leave = () => {}, element = h('div', {}), always = false }) {
   const none = h('p', { class: 'none-found', role: 'status', hidden: true }, 'No class matches');
   const box = /** @type {HTMLInputElement} */ (h('input', {
     type: 'text', autocomplete: 'off', spellcheck: false, placeholder: 'Find a class', 'aria-label': 'Find a class', oninput: refresh, onkeydown: keys,
@@ -58,7 +59,7 @@ export function makeClassFilter({ list, choose, leave = () => {}, element = h('d
   }
 
   store.watch((state) => [liveClasses(state).length], (state) => {
-    element.hidden = liveClasses(state).length <= KEYS;
+    element.hidden = !always && liveClasses(state).length <= KEYS;
     refresh();
   });
   return { element, refresh, focus: () => void (element.hidden || box.focus()), clear: () => void (box.value && clear()) };

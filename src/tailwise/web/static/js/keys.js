@@ -7,7 +7,7 @@ const PLAIN = {
   u: 'undo', Backspace: 'undo', s: 'skip', o: 'other', z: 'zoom', b: 'blind', g: 'grid', l: 'label', c: 'conflicts', r: 'rounds', a: 'gallery', m: 'map',
   e: 'errors', d: 'dashboard',
   p: 'panel', '?': 'help', '/': 'filter', ArrowLeft: 'left', ArrowRight: 'right', ArrowUp: 'up', ArrowDown: 'down',
-  Enter: 'enter', ' ': 'space', Escape: 'escape', t: 'theme', x: 'except',
+  Enter: 'enter', ' ': 'space', Escape: 'escape', t: 'theme', x: 'except', k: 'keep',
 };
 
 /** @param {KeyboardEvent} event @returns {string|null} the action, 'digit' for a class key */
