@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,17 +28,14 @@ MakeReviewSite = Callable[..., Site]
 
 
 def draw(cls: int, classes: int, number: int) -> Image.Image:
-    """Waves: their colour and direction are those of the class, the rest is chance."""
+    """Blots that are chance; the class is the colour of the left and of the right half, equally bright."""
     rng = np.random.default_rng(1000 * cls + number)
-    down, across = np.mgrid[:72, :96] / 16
-    angle = np.pi * cls / classes
-    wave = np.sin(2 * (across * np.cos(angle) + down * np.sin(angle)) + rng.uniform(0, 6))
-    colour = np.array(colorsys.hsv_to_rgb(cls / classes, 0.8, 0.9))
-    blots = np.asarray(
-        Image.fromarray(rng.integers(0, 256, (5, 6)).astype(np.uint8)).resize((96, 72), Image.Resampling.BICUBIC)
-    )
-    pixels = (120 + 60 * wave[..., None]) * colour + 0.35 * blots[..., None] - 20
-    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    sides = max(2, math.ceil(math.sqrt(classes)))
+    halves = [np.array(colorsys.hsv_to_rgb(part / sides, 0.9, 1.0)) for part in divmod(cls, sides)]
+    halves = [colour / (colour @ [0.299, 0.587, 0.114]) for colour in halves]
+    tint = np.where(np.arange(96)[None, :, None] < 48, *halves)  # (1, 96, 3)
+    blots = Image.fromarray(rng.integers(40, 140, (6, 8)).astype(np.uint8)).resize((96, 72), Image.Resampling.BICUBIC)
+    return Image.fromarray(np.clip(np.asarray(blots)[..., None] * tint, 0, 255).astype(np.uint8))
 
 
 @pytest.fixture

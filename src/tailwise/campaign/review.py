@@ -32,6 +32,9 @@ SEED = 0
 FOLDER, ERRORS_FILE = "review", "errors.json"  # where the findings are kept
 VERSION = 1  # of how they are made
 MOST_KEPT = 2000
+SURE = (
+    0.5  # probability of another class, above which a label can be likely wrong; of its own, below which it is listed
+)
 NEIGHBOURS = 4  # labelled images of the suggested class that are shown next to a finding
 TOO_FEW = (
     "label at least 2 images in each of 2 classes first: a label is checked by a model that learnt from the others"
@@ -84,7 +87,7 @@ class Review:
 
     Attributes
     ----------
-    errors: worst first: those that are likely, then other labels that differ from the model's guess.
+    errors: worst first: those that are likely, then other labels that the model finds less likely than not.
     checked: labels that were checked; one that is alone in its class cannot be.
     labels: all labels of classes in use.
     key: names the labels and the settings that it was made from, see `review_key`.
@@ -152,8 +155,8 @@ def _checked(ledger: Ledger, key: str, report: Progress) -> Review:
     held = held_out_proba(settings.learner, features, labelled, report=report)
     report(1.0, "ranking the labels")
     quality, likely = rank_labels(labelled.labels[held.rows], held.proba)
-    doubtful = np.flatnonzero(likely | (held.proba.argmax(axis=1) != labelled.labels[held.rows]))
-    order = doubtful[np.lexsort((held.rows[doubtful], quality[doubtful]))]
+    doubtful = np.flatnonzero(likely | (quality < SURE))
+    order = doubtful[np.lexsort((held.rows[doubtful], quality[doubtful], ~likely[doubtful]))]
     decided = {row[0] for row in ledger.read("SELECT image_id FROM settled")}
     kept = [at for at in order.tolist() if int(labelled.images[held.rows[at]]) not in decided][:MOST_KEPT]
     errors = _findings(ledger, labelled, features, held, quality, likely, kept)
@@ -197,8 +200,9 @@ def held_out_proba(
 def rank_labels(labels: IntArray, proba: FloatArray) -> tuple[Float64Array, BoolArray]:
     """cleanlab's quality of each label, (m,), low for wrong ones; and which are likely wrong, (m,).
 
-    cleanlab estimates how many labels are wrong (its joint distribution of given and true labels); as many of the
-    lowest quality are called likely. Of its scores, self-confidence without an adjustment found planted errors best.
+    cleanlab estimates how many labels are wrong (its joint distribution of given and true labels). As many of the
+    lowest quality are likely wrong, if the model finds one other class more likely than not: where classes are hard to
+    distinguish, cleanlab counts the model's own errors. Of its scores, self-confidence found planted errors best.
     """
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
@@ -209,7 +213,9 @@ def rank_labels(labels: IntArray, proba: FloatArray) -> tuple[Float64Array, Bool
         wrong = int(np.count_nonzero(find_label_issues(labels, proba, n_jobs=1)))
     likely = np.zeros(len(labels), dtype=bool)
     likely[np.argsort(quality, kind="stable")[:wrong]] = True
-    return quality, likely
+    others = proba.copy()
+    others[np.arange(len(labels)), labels] = 0
+    return quality, likely & (others.max(axis=1) > SURE)
 
 
 def _findings(
