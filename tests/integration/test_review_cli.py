@@ -39,6 +39,13 @@ def test_errors_are_those_of_the_library_in_every_form(labelled: Path, capsys: p
     assert shown(capsys, "review", "zoo", "--count", "4", "--quiet") == str(len(found))
 
 
+def test_a_dry_run_decides_nothing(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = json_of(capsys, "review", "zoo", "--keep", "dog-02.png", "--dry-run")
+    assert done == {"decided": [{"image": "dog-02.png", "class": "eel"}], "dry_run": True}
+    assert "A dry run" in shown(capsys, "review", "zoo", "--change", "dog-02.png=dog", "--dry-run")
+    assert rows(labelled, SAID) == []
+
+
 def test_a_label_is_kept_or_changed_and_not_listed_again(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = json_of(
         capsys, "review", "zoo", "--keep", "dog-02.png", "--change", "cat-03.png=cat", "--annotator", "eve"

@@ -14,7 +14,7 @@ import typer
 
 from ..errors import BadInput, LedgerBusy
 from ..inputs import many
-from .campaign import PANEL, Folder, Json, Quiet, campaigns
+from .campaign import PANEL, DryRun, Folder, Json, Quiet, campaigns
 from .output import Form, WrongUsage, console_line, frameless, plain, progress_shown
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def review(
         typer.Option(metavar="IMAGE=CLASS", help="Label an image and all that look like it. May be repeated."),
     ] = None,
     annotator: Annotated[str, typer.Option(metavar="NAME", help="Who decides.")] = "me",
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -72,8 +73,10 @@ def review(
     form = Form.of(as_json=as_json, quiet=quiet)
     if keep or change or group:
         with progress_shown(quiet=form is Form.QUIET), _opened(folder, write=True) as campaign:
-            done = decide(campaign, keep or (), change or (), group or (), annotator)
-        _print(form, {"decided": done}, [f"{one['image']}: {one['class'] or 'other'}" for one in done])
+            done = decide(campaign, keep or (), change or (), group or (), annotator, dry_run=dry_run)
+        _print(
+            form, {"decided": done, "dry_run": dry_run}, [f"{one['image']}: {one['class'] or 'other'}" for one in done]
+        )
         return
     with progress_shown(quiet=form is Form.QUIET) as report, _opened(folder) as campaign:
         if what is What.errors:
@@ -116,11 +119,12 @@ def _errors(campaign: Campaign, count: int | None, report: Any) -> tuple[list[La
 
 
 def decide(
-    campaign: Campaign, keep: Sequence[str], change: Sequence[str], group: Sequence[str], annotator: str
+    campaign: Campaign, keep: Sequence[str], change: Sequence[str], group: Sequence[str], annotator: str, *,
+    dry_run: bool = False,
 ) -> list[Document]:  # fmt: skip
     """Settle the images that were named, all or none; gives image and class of each."""
     done: list[Document] = []
-    with campaign.ledger.writing():
+    with campaign.ledger.writing(dry_run=dry_run):
         labels = campaign.labels() if keep else {}
         for image in keep:
             if image not in labels:
@@ -172,8 +176,10 @@ def _print(form: Form, document: Document, lines: Sequence[str]) -> None:
     if form is Form.JSON:
         print(json.dumps(document))
     elif form is Form.SUMMARY:
+        if document["dry_run"]:
+            console_line("[yellow]A dry run: nothing was changed.[/]")
         for line in lines:
-            console_line(f"[green]✓[/] {plain(line)}")
+            console_line(f"[green]{'·' if document['dry_run'] else '✓'}[/] {plain(line)}")
 
 
 def errors_json(errors: Sequence[LabelError], checked: int) -> Document:
