@@ -140,7 +140,7 @@ def embed(
     ledger: Ledger,
     ids: IntArray | None = None,
     *,
-    backbone: str = AUTO,
+    backbone: str | Extractor = AUTO,
     keep: bool = True,
     report: Progress = no_progress,
 ) -> Embedding:
@@ -149,7 +149,7 @@ def embed(
     An image that cannot be read is quarantined with its reason and left out; so is one that is in quarantine and
     whose features are not kept. Without `keep`, or where the ledger is read-only, nothing is written.
     """
-    extractor = find_extractor(backbone)
+    extractor = backbone if isinstance(backbone, Extractor) else find_extractor(backbone)
     files = _files(ledger, ids)
     folder = ledger.files / FOLDER / extractor.folder
     keys = [file.key for file in files]

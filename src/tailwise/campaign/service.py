@@ -42,11 +42,13 @@ if TYPE_CHECKING:
     from .advice import Advice
     from .choosing import Proposal
     from .doctor import Finding
+    from .duplicates import DuplicateGroup
     from .finding import FoundImage, ListedImage
     from .importing import Imported
     from .learning_curve import AnnotatorAgreement, Curve
     from .projection import Projection
     from .relabelling import Relabelled
+    from .review import LabelError
 
 
 log = logging.getLogger(__name__)
@@ -214,7 +216,8 @@ class Campaign(AbstractContextManager["Campaign"]):
         return conflicts(self.ledger)
 
     def settle(
-        self, image: str | Path, cls: str | int | None, *, annotator: str = "me", key: str | None = None
+        self, image: str | Path, cls: str | int | None, *, annotator: str = "me", key: str | None = None,
+        found_by: str | None = None,
     ) -> Recorded:  # fmt: skip
         """Decide an image that people see differently: `campaign.settle("10.png", "owl")`; None: not in any class.
 
@@ -224,7 +227,30 @@ class Campaign(AbstractContextManager["Campaign"]):
         if not is_answered(self.ledger, row.id):
             raise BadInput(f"asked to settle {row.path}, which nobody has answered; label it instead")
         number = self._class_in_use(cls)
-        return settle(self.ledger, key=key or uuid.uuid4().hex, image=row.id, annotator=annotator, class_id=number)
+        mark = key or uuid.uuid4().hex
+        return settle(
+            self.ledger, key=mark, image=row.id, annotator=annotator, class_id=number, found_by=found_by
+        )  # fmt: skip
+
+    def review(self, count: int | None = None, *, report: Progress = no_progress) -> list[LabelError]:
+        """Labels that are likely wrong, worst first, or so many: `[one.reason for one in campaign.review()]`."""
+        from .review import label_errors
+
+        return label_errors(self, count, report=report)
+
+    def duplicates(self, *, report: Progress = no_progress) -> list[DuplicateGroup]:
+        """Groups of images that look alike: `[group.labels for group in campaign.duplicates() if group.disagree]`."""
+        from .duplicates import find_duplicates
+
+        return find_duplicates(self, report=report)
+
+    def label_group(
+        self, images: Sequence[str | Path], cls: str | int | None, *, annotator: str = "me", batch: str = ""
+    ) -> list[Recorded]:  # fmt: skip
+        """Label look-alikes at once, all or none; `answers.undo_batch` takes a batch back, all or none."""
+        from .duplicates import label_group
+
+        return label_group(self, images, self._class_in_use(cls), annotator=annotator, batch=batch or uuid.uuid4().hex)
 
     def agreement(self, round_id: int | None = None) -> AnnotatorAgreement:
         """How far people agree, over all or over one round: `campaign.agreement().alpha.value`."""

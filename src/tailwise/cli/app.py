@@ -10,6 +10,7 @@ import typer
 
 from .. import __version__
 from ..errors import BadInput
+from . import review as _review  # noqa: F401 - registers its command
 from .campaign import campaigns
 from .classes import class_commands
 from .map import maps

@@ -315,7 +315,7 @@ def fit_calibrated(
     if kind == "prior":
         return Calibration(kind, trained=trained)
     held = out_of_fold(learner, inputs, labels, classes=classes, folds=folds, seed=seed, report=report)
-    proba, truth = _as_of_the_whole_set(held, learner, labels, trained), labels[held.rows]
+    proba, truth = as_of_the_whole_set(held, learner, labels, trained), labels[held.rows]
     temperature = fit_temperature(proba, truth, shares=trained, spread=USUAL_SPREAD)
     plain = Calibration("temperature", temperature, trained)
     weight = unseen_weight(np.bincount(labels, minlength=classes), plain.apply(proba), drawn)
@@ -323,7 +323,7 @@ def fit_calibrated(
     return Calibration(kind, temperature, trained, unseen=weight, trust=trust)
 
 
-def _as_of_the_whole_set(held: OutOfFold, learner: Learner, labels: IntArray, trained: Float64Array) -> FloatArray:
+def as_of_the_whole_set(held: OutOfFold, learner: Learner, labels: IntArray, trained: Float64Array) -> FloatArray:
     """What held-out rows would get from a model with the class shares of the whole set, (m, C).
 
     A fold takes an image from the very class that it is then asked about: of two labels of a class one is left, and the

@@ -346,6 +346,8 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
     with Ledger.open(folder, purpose=PURPOSE, files=folder.parent) as ledger:
         if "map" in task:
             return {"images": len(Campaign(ledger).map(**task["map"], report=_progress))}
+        if "review" in task:
+            return {"found": _REVIEWS[task["review"]](Campaign(ledger))}
         number = None
         if task["choose"] is not None:
             proposal = Campaign(ledger).next(**task["choose"], report=_progress)
@@ -357,6 +359,12 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
             write_predictions(ledger, folder, version)
         make_index(ledger, report=_progress if task["choose"] is None else no_progress)
     return {"round": number, "version": version}
+
+
+_REVIEWS: Mapping[str, Callable[[Campaign], int]] = {  # what is found is kept among the campaign's files
+    "errors": lambda campaign: len(campaign.review(report=_progress)),
+    "duplicates": lambda campaign: len(campaign.duplicates(report=_progress)),
+}
 
 
 def write_predictions(ledger: Ledger, folder: Path, version: str) -> None:

@@ -324,8 +324,9 @@ def settle_conflict(ledger: Ledger, body: schemas.Settle) -> schemas.Settled:
     if not recorded and not campaign_answers.is_answered(ledger, image.id):
         raise BadInput(f"asked to settle the image {image.key}, but it has no answer yet; label it instead")
     done = campaign_answers.settle(
-        ledger, key=body.key, image=image.id, annotator=body.annotator, class_id=body.class_id, source=SOURCE
-    )
+        ledger, key=body.key, image=image.id, annotator=body.annotator, class_id=body.class_id, source=SOURCE,
+        found_by=body.found_by,
+    )  # fmt: skip
     return schemas.Settled(event=done.event_id, fresh=done.fresh)
 
 

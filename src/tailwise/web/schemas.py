@@ -370,6 +370,7 @@ class Settle(RequestBody):
     image: ImageKey
     kind: SettleKind
     class_id: ClassId | None = None
+    found_by: Literal["review"] | None = Field(default=None, description="where it was found, if not as a conflict")
 
 
 class Settled(ResponseBody):

@@ -60,6 +60,8 @@ class Service:
         self.public = PublicText(ledger.folder, list_folders(ledger).values())
         self.jobs = Jobs(ledger, self._writer.submit, self.public, self._follow_round if settings.ml_backend else None)
         self.map_job = BackgroundJob(ledger, "drawing the map", self.public)
+        self.errors_job = BackgroundJob(ledger, "checking the labels", self.public)
+        self.duplicates_job = BackgroundJob(ledger, "looking for duplicates", self.public)
         self.prelabels = Prelabels(settings.blind, self.jobs.predictions)
         self._replaced = False  # whether this was logged
 
@@ -94,6 +96,8 @@ class Service:
         """Commit what waits, end the threads and the job."""
         self.jobs.close()
         self.map_job.close()
+        self.errors_job.close()
+        self.duplicates_job.close()
         self.images.close()
         self._readers.shutdown(cancel_futures=True)
         self._writer.close()

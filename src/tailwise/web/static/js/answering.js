@@ -71,11 +71,11 @@ export function makeAnswering(outbox, tab, tabs) {
     await outbox.add(gone.map((one) => op({ type: 'undo', key: newKey(), image: one.image, undoes: one.answer.key })));
   }
 
-  /** End a conflict; gives the key of the settlement. @param {string} image @param {number|null} class_id null: other */
-  function settle(image, class_id) {
+  /** Decide an image; gives the key of the settlement. @param {string} image @param {number|null} class_id null: other @param {'review'} [found_by] */
+  function settle(image, class_id, found_by) {
     const kind = class_id === null ? 'settle-other' : 'settle-label';
     const key = newKey();
-    void outbox.add([op({ type: 'settle', key, image, kind, class_id })]);
+    void outbox.add([op({ type: 'settle', key, image, kind, class_id, found_by })]);
     return key;
   }
 

@@ -28,12 +28,12 @@ const SECTIONS = [
     [['1', '–', '0'], 'another class for this image'],
     [['⏎'], 'accept all the others'],
   ]],
-  ['Conflicts', [
-    [['c'], 'images on which people differ'],
-    [['1', '–', '0'], 'settle it as this class'],
-    [['o'], 'settle it as other'],
-    [['←', '→'], 'conflicts before and after'],
-    [['u'], 'take the last settlement back'],
+  ['Review', [
+    [['e', 'c'], 'likely label errors, conflicts'],
+    [['⏎', 'k'], 'errors: take the suggestion, keep the label'],
+    [['1', '–', '0'], 'conflicts and duplicates: this answer is right'],
+    [['/', 'o'], 'another class, or other'],
+    [['u'], 'take the last decision back'],
   ]],
   ['Page', [
     [['l', 'g', 'c', 'r'], 'label, grid, conflicts, rounds'],

@@ -10,7 +10,7 @@ const PLAIN = {
   u: 'undo', Backspace: 'undo', s: 'skip', o: 'other', z: 'zoom', b: 'blind', g: 'grid', l: 'label', c: 'conflicts', r: 'rounds', a: 'gallery', m: 'map',
   e: 'errors', d: 'dashboard', f: 'flag', n: 'comment', i: 'guide',
   p: 'panel', '?': 'help', '/': 'filter', ArrowLeft: 'left', ArrowRight: 'right', ArrowUp: 'up', ArrowDown: 'down',
-  Enter: 'enter', ' ': 'space', Escape: 'escape', t: 'theme', x: 'except',
+  Enter: 'enter', ' ': 'space', Escape: 'escape', t: 'theme', x: 'except', k: 'keep',
   '+': 'plus', '=': 'plus', '-': 'minus', '−': 'minus',
 };
 
@@ -31,10 +31,15 @@ export function useHotkeys(classes) {
   hotkeys = new Map(classes.flatMap((klass, place) => (klass.hotkey ? [[klass.hotkey, place]] : [])));
 }
 
+/** The place of the class whose own key this is. @param {KeyboardEvent} event @returns {number|null} */
+export function ownPlaceOf(event) {
+  return hotkeys.get(event.key.toLowerCase()) ?? null;
+}
+
 /** The place of the class that a key stands for, from 0: its own key, or a digit; shift adds ten. @param {KeyboardEvent} event @returns {number|null} */
 export function placeOf(event) {
   const match = /^(?:Digit|Numpad)([0-9])$/.exec(event.code);
-  if (!match) return hotkeys.get(event.key.toLowerCase()) ?? null;
+  if (!match) return ownPlaceOf(event);
   if (event.code.startsWith('Numpad') && !/^[0-9]$/.test(event.key)) return null; // the pad's arrows
   return ((Number(match[1]) + 9) % 10) + (event.shiftKey ? 10 : 0);
 }

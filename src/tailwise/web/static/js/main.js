@@ -2,7 +2,8 @@
 import { makeCards } from './cards.js';
 import { flash, makeClassButtons } from './class_buttons.js';
 import { makeClassFilter } from './class_filter.js';
-import { makeConflicts } from './conflicts.js';
+import { makeView as makeConflicts } from './conflicts.js';
+import { byId } from './dom.js';
 import { emptiness, makeEmpty } from './empty.js';
 import { makeGrid } from './grid.js';
 import { makeGuidelines } from './guidelines.js';
@@ -67,7 +68,9 @@ const tools = makeTools({
 });
 const zoom = makeStage({ move, accept, zoomChanged: tools.zoomChanged });
 makeClassButtons(choose);
-const filter = makeClassFilter(choose);
+const filter = makeClassFilter({
+  element: byId('filter'), list: byId('classes'), choose, leave: () => byId('stage').focus({ preventScroll: true }),
+});
 makeStrip();
 makeCards();
 makeSaveStatus({
@@ -80,7 +83,7 @@ const guidelines = makeGuidelines();
 const imageNotes = makeImageNotes(answering.annotate);
 store.watch((state) => [state.server?.classes_version], (state) => useHotkeys(liveClasses(state)));
 const prompt = makeNamePrompt((name) => void session.rename(name));
-const conflicts = makeConflicts({ settle: answering.settle, unsettle: answering.unsettle, quiet: session.quiet });
+const conflicts = makeConflicts(session);
 const rounds = makeRounds();
 const grid = makeGrid({
   sayAll: answering.sayAll,
@@ -120,15 +123,6 @@ const KEYS = {
     left: () => grid.move('left'), right: () => grid.move('right'), up: () => grid.move('up'), down: () => grid.move('down'),
     except: grid.toggle, space: grid.toggle, other: () => grid.assign(null), enter: grid.acceptAll,
     undo: () => void answering.undo().then(session.quiet).then(grid.open),
-  },
-  conflicts: {
-    ...pages,
-    digit: (event) => {
-      const id = conflicts.atPlace(Number(placeOf(event)));
-      if (id) conflicts.choose(id);
-    },
-    other: () => conflicts.choose(null), left: () => conflicts.move(-1), right: () => conflicts.move(1), zoom: conflicts.zoom,
-    undo: () => void conflicts.undo(),
   },
   rounds: { ...pages, undo: () => toast('Nothing to undo here: undo takes back answers in Label (l) and settlements in Conflicts (c)') },
 };

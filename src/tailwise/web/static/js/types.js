@@ -14,7 +14,7 @@
  *
  * @typedef {'answer'|'undo'|'settle'|'note'} OpType   note: a flag or a comment
  * @typedef {{seq?: number, type: OpType, key: string, annotator: string, tab: string, image: string,
- *   seal?: string, kind?: string, class_id?: number|null, undoes?: string|null, seconds?: number, at?: number, text?: string}} Op
+ *   seal?: string, kind?: string, class_id?: number|null, undoes?: string|null, seconds?: number, at?: number, text?: string, found_by?: string}} Op
  *   what waits in the outbox
  * @typedef {{op: Op, message: string}} Refusal         an operation that the server will never take
  *
