@@ -32,6 +32,12 @@ const SECTIONS = [
     [['←', '→'], 'conflicts before and after'],
     [['u'], 'take the last settlement back'],
   ]],
+  ['Map', [
+    [['m'], 'every image as a point'],
+    [['+', '−', 'z'], 'zoom in, out, the whole map'],
+    [['← ↑ ↓ →'], 'move'],
+    [['s'], 'lasso: select by drawing around'],
+  ]],
   ['Page', [
     [['l', 'g', 'c', 'r'], 'label, grid, conflicts, rounds'],
     [['p'], 'progress and balance'],
