@@ -314,7 +314,10 @@ def write_map(path: Path, fitted: FittedMap) -> None:
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadFile(f"cannot make the folder {path.parent} for the map: {error.strerror or error}") from error
     write_whole(path, buffer.getvalue())
 
 

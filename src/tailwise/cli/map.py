@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 maps = typer.Typer()
 COLUMNS = ("path", "x", "y", "class", "guess")
+WAIT = 1.0  # seconds for another writer
 ENDS = (".csv", ".png", ".svg", ".pdf")
 
 
@@ -50,12 +51,11 @@ def run_map(folder: Path, method: str, out: Path | None, form: Form, *, redo: bo
     """What `tailwise map` does."""
     from ..campaign.projection import check_method
     from ..errors import BadInput
-    from .campaign_commands import opened
 
     check_method(method)
     if out is not None and out.suffix.lower() not in ENDS:
         raise BadInput(f"cannot write a map to {out}; name a file that ends in {', '.join(ENDS)}")
-    with progress_shown(quiet=form is Form.QUIET) as report, opened(folder, "`tailwise map`") as campaign:
+    with progress_shown(quiet=form is Form.QUIET) as report, _opened(folder) as campaign:
         found = campaign.map(method, redo=redo, report=report)
         if out is not None:
             _write(campaign, found, out)
@@ -67,6 +67,19 @@ def run_map(folder: Path, method: str, out: Path | None, form: Form, *, redo: bo
         print(json.dumps(document))
     elif form is Form.SUMMARY:
         _show(found, folder, out)
+
+
+def _opened(folder: Path) -> Campaign:
+    """For writing, so that the map is kept; where the page is served, which writes, for reading."""
+    from ..campaign.service import Campaign
+    from ..errors import LedgerBusy
+    from .campaign_commands import folder_of
+
+    home = folder_of(folder)
+    try:
+        return Campaign.open(home, purpose="`tailwise map`", wait=WAIT)
+    except LedgerBusy:
+        return Campaign.open(home, read_only=True)
 
 
 def _show(found: Projection, folder: Path, out: Path | None) -> None:

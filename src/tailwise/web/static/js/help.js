@@ -35,6 +35,12 @@ const SECTIONS = [
     [['/', 'o'], 'another class, or other'],
     [['u'], 'take the last decision back'],
   ]],
+  ['Map', [
+    [['m'], 'every image as a point'],
+    [['+', '−', 'z'], 'zoom in, out, the whole map'],
+    [['← ↑ ↓ →'], 'move'],
+    [['s'], 'lasso: select by drawing around'],
+  ]],
   ['Page', [
     [['l', 'g', 'c', 'r'], 'label, grid, conflicts, rounds'],
     [['p'], 'progress and balance'],
