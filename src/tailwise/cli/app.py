@@ -10,6 +10,7 @@ import typer
 
 from .. import __version__
 from ..errors import BadInput
+from .audit import audits
 from .campaign import campaigns
 from .output import (
     SCORE,
@@ -253,6 +254,7 @@ def predict(
 
 
 app.registered_commands += campaigns.registered_commands  # here, so that help shows them before the experiments
+app.registered_commands += audits.registered_commands
 app.registered_groups += campaigns.registered_groups
 
 

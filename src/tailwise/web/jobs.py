@@ -29,10 +29,12 @@ from ..campaign.ledger import Ledger
 from ..campaign.locks import PRIVATE_FOLDER
 from ..campaign.models import model_folder, predict
 from ..campaign.rounds import (
+    AuditDraw,
     ModelRow,
     Pick,
     Round,
     candidate_images,
+    find_draw,
     find_model,
     find_round,
     open_round,
@@ -226,6 +228,7 @@ class ChosenRound:
     round: Round
     picks: tuple[Pick, ...]
     model: ModelRow | None
+    draw: AuditDraw | None
     troubles: tuple[tuple[int, str], ...]  # all images in quarantine, with the reason
 
     @classmethod
@@ -234,7 +237,8 @@ class ChosenRound:
         chosen = find_round(copy, number)
         model = None if chosen.model_version is None else find_model(copy, chosen.model_version)
         rows = copy.read("SELECT id, trouble FROM image WHERE trouble IS NOT NULL")
-        return cls(chosen, tuple(round_picks(copy, number)), model, tuple((row[0], row[1]) for row in rows))
+        troubles = tuple((row[0], row[1]) for row in rows)
+        return cls(chosen, tuple(round_picks(copy, number)), model, find_draw(copy, number), troubles)
 
 
 def adopt_round(ledger: Ledger, found: ChosenRound, request: schemas.Next) -> Round:
@@ -251,7 +255,7 @@ def adopt_round(ledger: Ledger, found: ChosenRound, request: schemas.Next) -> Ro
             one = found.round
             return open_round(
                 ledger, picks, budget=one.budget, strategy=one.strategy, balance=one.balance, seed=one.seed,
-                model=found.model, why=one.why,
+                model=found.model, why=one.why, draw=found.draw,
             )  # fmt: skip
     except TailwiseError:
         if found.model is not None:  # its row is not in the ledger
