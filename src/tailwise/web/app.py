@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, TailwiseError, UnknownName
-from . import routes
+from . import dashboard, routes
 from .images import TooManyImages
 from .jobs import AlreadyRunning, Unfinished
 from .security import ErrorResponse, SecurityMiddleware, log_refused
@@ -61,6 +61,7 @@ def make_app(campaign: Campaign, settings: WebSettings) -> FastAPI:
     )  # fmt: skip
     locked = [Security(TOKEN)] if settings.token is not None else []
     included = [(routes.api, locked), (routes.page, locked)]
+    included.append((dashboard.api, locked))
     if settings.ml_backend:
         included += [(routes.label_studio_api, locked), (routes.label_studio_health, [])]
     posts: set[str] = set()  # not from the OpenAPI document: making it would take most of the time of a start

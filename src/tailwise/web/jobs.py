@@ -28,6 +28,7 @@ from ..campaign.images import list_images, quarantine
 from ..campaign.ledger import Ledger
 from ..campaign.locks import PRIVATE_FOLDER
 from ..campaign.models import model_folder, predict
+from ..campaign.overview import measure
 from ..campaign.rounds import (
     AuditDraw,
     ModelRow,
@@ -386,6 +387,8 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     folder = Path(task["folder"])
     with Ledger.open(folder, purpose=PURPOSE, files=folder.parent) as ledger:
+        if "measure" in task:
+            return {"labels": measure(ledger, report=_progress)["labels"]}
         number = None
         if task["choose"] is not None:
             proposal = Campaign(ledger).next(**task["choose"], report=_progress)

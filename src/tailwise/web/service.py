@@ -23,6 +23,7 @@ from ..campaign.images import Matcher, list_folders
 from ..campaign.ledger import Ledger
 from ..errors import BadFile, LedgerBusy, LedgerReplaced, TailwiseError
 from ..formats.label_studio_api import KEY_VARIABLE
+from .background import BackgroundJob
 from .images import ImageRenderer
 from .jobs import Jobs
 from .label_studio import Controls, follow_round
@@ -58,6 +59,7 @@ class Service:
         self.controls = Controls()
         self.public = PublicText(ledger.folder, list_folders(ledger).values())
         self.jobs = Jobs(ledger, self._writer.submit, self.public, self._follow_round if settings.ml_backend else None)
+        self.measures_job = BackgroundJob(ledger, "measuring the model", self.public)
         self.prelabels = Prelabels(settings.blind, self.jobs.predictions)
         self._replaced = False  # whether this was logged
 
@@ -91,6 +93,7 @@ class Service:
     def close(self) -> None:
         """Commit what waits, end the threads and the job."""
         self.jobs.close()
+        self.measures_job.close()
         self.images.close()
         self._readers.shutdown(cancel_futures=True)
         self._writer.close()
