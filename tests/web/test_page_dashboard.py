@@ -115,7 +115,8 @@ def test_the_settings_of_the_next_round_are_checked_and_saved(page: Page, make_s
     budget.clear()
     budget.send_keys("10")
     page.run(
-        "const s = document.getElementById('set-strategy'); s.value = 'margin'; s.dispatchEvent(new Event('input', {bubbles: true}))"
+        "const box = document.getElementById('set-strategy'); box.value = 'margin';"
+        "box.dispatchEvent(new Event('input', { bubbles: true }))"
     )
     page.wait_text("two classes are about equally likely", "#set-strategy-what")
     page.click("[data-act=save-settings]")
@@ -137,9 +138,7 @@ def test_an_annotator_sees_a_summary_in_place_of_the_form(page: Page, make_site:
         "store.set({ server: { ...store.get().server, role: 'annotator' } });"
     )
     page.press("d")
-    page.wait_text(
-        "The next round has 25 images; 2 people answer each image, and 10\u202f% of them", "[data-card=settings]"
-    )
+    page.wait_text("The next round has 25 images; 2 people answer each image, and 10 % of them", "[data-card=settings]")
     assert page.all("#set-budget") == []
     assert page.run("return document.querySelector('[data-act=export]').hidden")
 

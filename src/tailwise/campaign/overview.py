@@ -89,7 +89,7 @@ class Choice:
     """A strategy that can be set."""
 
     name: str
-    what: str  # in plain words; "" where there are none
+    what: str  # in plain words, or ""
 
 
 @dataclass(frozen=True, slots=True)
