@@ -40,6 +40,7 @@ from .state import Settings, Status, changed_settings, read_settings, read_statu
 if TYPE_CHECKING:
     from ..web.serve import Page
     from .advice import Advice
+    from .audit import Audit
     from .choosing import Proposal
     from .doctor import Finding
     from .duplicates import DuplicateGroup
@@ -362,7 +363,7 @@ class Campaign(AbstractContextManager["Campaign"]):
     def next(
         self, budget: int | None = None, *, strategy: str | None = None, balance: str | float | None = None,
         calibration: str | None = None, seed: int | None = None, overlap: int | None = None, dry_run: bool = False,
-        allow_unfinished: bool = False, skipped: bool = False, learner: object = None,
+        allow_unfinished: bool = False, skipped: bool = False, learner: object = None, audit: float | None = None,
         report: Progress = no_progress,
     ) -> Proposal:  # fmt: skip
         """Train on what is labelled and open the next round: `campaign.next(100)`; with `dry_run`, only propose it.
@@ -370,11 +371,13 @@ class Campaign(AbstractContextManager["Campaign"]):
         What is not given is taken from the settings; the seed is the number of the round. With `allow_unfinished`,
         though the last round has images left; with `skipped`, also of images that people have skipped. `learner` is a
         name, or an object with `fit` and `predict_proba`, such as an estimator of scikit-learn; it gets features.
+        `audit` is a share of the round that is drawn at random, such as 0.1 (see `audit`).
         """
         from .choosing import RoundOptions, next_round
 
         options = RoundOptions(
-            budget, strategy, balance, calibration, seed, overlap, dry_run, allow_unfinished, skipped, learner
+            budget, strategy, balance, calibration, seed, overlap, dry_run, allow_unfinished, skipped, learner,
+            audit,
         )  # fmt: skip
         made = next_round(self, options, report=report)
         opened = "a dry run" if made.round is None else f"round {made.round.id}"
@@ -419,6 +422,15 @@ class Campaign(AbstractContextManager["Campaign"]):
         from .advice import advise
 
         return advise(self)
+
+    def audit(self, *, wanted: float | None = None, report: Progress = no_progress) -> Audit:
+        """What the images drawn at random say: `campaign.audit().accuracy`; and whether labelling can stop.
+
+        `wanted` is the accuracy to reach, by default that of the settings. The draws are made by `next(audit=0.1)`.
+        """
+        from .audit import audit
+
+        return audit(self, wanted=wanted, report=report)
 
     def learning_curve(self, *, report: Progress = no_progress) -> Curve:
         """How good the model was after each round, by cross-validation: `campaign.learning_curve().points`."""

@@ -106,6 +106,10 @@ def next_(
     skipped: Annotated[
         bool, typer.Option("--skipped", help="Choose also from the images that people have skipped.")
     ] = False,
+    audit: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", min=0, max=0.5, help="Draw this share at random, for `tailwise audit`: 0.1."),
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -122,6 +126,7 @@ def next_(
     wishes = {
         "budget": budget, "strategy": strategy, "balance": balance, "calibration": calibration, "seed": seed,
         "overlap": overlap, "allow_unfinished": allow_unfinished, "skipped": skipped, "dry_run": dry_run,
+        "audit": audit,
     }  # fmt: skip
     run_next(folder, wishes, Form.of(as_json=as_json, quiet=quiet))
 

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from .. import __version__
 from ..campaign.search import NotReady
 from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, TailwiseError, UnknownName
-from . import classes, gallery, review, routes
+from . import classes, dashboard, gallery, review, routes
 from . import map as feature_map
 from .images import TooManyImages
 from .jobs import AlreadyRunning, Unfinished
@@ -65,7 +65,9 @@ def make_app(campaign: Campaign, settings: WebSettings) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )  # fmt: skip
     locked = [Security(TOKEN)] if settings.token is not None else []
-    views = (routes.api, routes.page, gallery.api, feature_map.api, review.api, classes.classes_api)
+    views = (
+        routes.api, routes.page, gallery.api, feature_map.api, review.api, dashboard.api, classes.classes_api
+    )  # fmt: skip
     included = [(one, locked) for one in views]
     if settings.ml_backend:
         included += [(routes.label_studio_api, locked), (routes.label_studio_health, [])]

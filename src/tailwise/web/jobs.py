@@ -28,12 +28,15 @@ from ..campaign.images import list_images, quarantine
 from ..campaign.ledger import Ledger
 from ..campaign.locks import PRIVATE_FOLDER
 from ..campaign.models import model_folder, predict
+from ..campaign.overview import measure
 from ..campaign.predictions import keep_predictions
 from ..campaign.rounds import (
+    AuditDraw,
     ModelRow,
     Pick,
     Round,
     candidate_images,
+    find_draw,
     find_model,
     find_round,
     open_round,
@@ -188,6 +191,7 @@ class ChosenRound:
     round: Round
     picks: tuple[Pick, ...]
     model: ModelRow | None
+    draw: AuditDraw | None
     troubles: tuple[tuple[int, str], ...]  # all images in quarantine, with the reason
 
     @classmethod
@@ -196,7 +200,8 @@ class ChosenRound:
         chosen = find_round(copy, number)
         model = None if chosen.model_version is None else find_model(copy, chosen.model_version)
         rows = copy.read("SELECT id, trouble FROM image WHERE trouble IS NOT NULL")
-        return cls(chosen, tuple(round_picks(copy, number)), model, tuple((row[0], row[1]) for row in rows))
+        troubles = tuple((row[0], row[1]) for row in rows)
+        return cls(chosen, tuple(round_picks(copy, number)), model, find_draw(copy, number), troubles)
 
 
 def adopt_round(ledger: Ledger, found: ChosenRound, request: schemas.Next) -> Round:
@@ -213,7 +218,7 @@ def adopt_round(ledger: Ledger, found: ChosenRound, request: schemas.Next) -> Ro
             one = found.round
             return open_round(
                 ledger, picks, budget=one.budget, strategy=one.strategy, balance=one.balance, seed=one.seed,
-                model=found.model, why=one.why,
+                model=found.model, why=one.why, draw=found.draw,
             )  # fmt: skip
     except TailwiseError:
         if found.model is not None:  # its row is not in the ledger
@@ -348,6 +353,8 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
             return {"images": len(Campaign(ledger).map(**task["map"], report=_progress))}
         if "review" in task:
             return {"found": _REVIEWS[task["review"]](Campaign(ledger))}
+        if "measure" in task:
+            return {"labels": measure(ledger, report=_progress)["labels"]}
         number = None
         if task["choose"] is not None:
             proposal = Campaign(ledger).next(**task["choose"], report=_progress)

@@ -62,6 +62,7 @@ class Service:
         self.map_job = BackgroundJob(ledger, "drawing the map", self.public)
         self.errors_job = BackgroundJob(ledger, "checking the labels", self.public)
         self.duplicates_job = BackgroundJob(ledger, "looking for duplicates", self.public)
+        self.measures_job = BackgroundJob(ledger, "measuring the model", self.public)
         self.prelabels = Prelabels(settings.blind, self.jobs.predictions)
         self._replaced = False  # whether this was logged
 
@@ -98,6 +99,7 @@ class Service:
         self.map_job.close()
         self.errors_job.close()
         self.duplicates_job.close()
+        self.measures_job.close()
         self.images.close()
         self._readers.shutdown(cancel_futures=True)
         self._writer.close()
