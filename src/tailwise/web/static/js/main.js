@@ -3,6 +3,7 @@ import { makeCards } from './cards.js';
 import { flash, makeClassButtons } from './class_buttons.js';
 import { makeClassFilter } from './class_filter.js';
 import { makeConflicts } from './conflicts.js';
+import { byId } from './dom.js';
 import { emptiness, makeEmpty } from './empty.js';
 import { makeGrid } from './grid.js';
 import { makeHelp } from './help.js';
@@ -65,7 +66,9 @@ const tools = makeTools({
 });
 const zoom = makeStage({ move, accept, zoomChanged: tools.zoomChanged });
 makeClassButtons(choose);
-const filter = makeClassFilter(choose);
+const filter = makeClassFilter({
+  element: byId('filter'), list: byId('classes'), choose, leave: () => byId('stage').focus({ preventScroll: true }),
+});
 makeStrip();
 makeCards();
 makeSaveStatus({
