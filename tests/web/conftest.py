@@ -253,7 +253,9 @@ class Page:
         return self.driver.execute_script(script, *values)
 
     def ask(self, script: str, *values: Any) -> Any:  # noqa: ANN401
-        """The result of an asynchronous function's body."""
+        """The result of an asynchronous function's body; it imports the modules that the page has loaded."""
+        main = self.run("return document.querySelector('script[type=module]')?.getAttribute('src') ?? ''")
+        script = script.replace("/static/js/", main.removesuffix("main.js") or "/static/js/")
         wrapped = (
             "const done = arguments[arguments.length - 1];"
             f"(async (...values) => {{ {script} }})(...arguments)"

@@ -577,6 +577,20 @@ def test_the_page_and_every_file_it_names_are_served_and_kept_by_name(api: Api) 
         assert answer.status_code == 200, name
         again = api.client.get(f"/static/{name}", headers={"If-None-Match": answer.headers["etag"]})
         assert again.status_code == 304
+        assert answer.headers["cache-control"] == "private, max-age=31536000, immutable"
+    assert page.headers["cache-control"] == "private, no-cache"
+    assert api.client.get("/static/v-0123456789abcdef/js/main.js").status_code == 404
+    assert api.client.get("/static/js/main.js").headers["cache-control"] == "private, no-cache"
+
+
+def test_static_files_are_compressed_for_those_who_can_read_it(api: Api) -> None:
+    packed = api.client.get("/", headers={"Accept-Encoding": "gzip"})
+    plain = api.client.get("/", headers={"Accept-Encoding": "identity"})
+    assert (packed.headers.get("content-encoding"), plain.headers.get("content-encoding")) == ("gzip", None)
+    assert packed.text == plain.text
+    assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 2
+    assert packed.headers["etag"] != plain.headers["etag"]
+    assert packed.headers["vary"] == "Accept-Encoding"
 
 
 # Rounds and jobs.

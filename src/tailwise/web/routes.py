@@ -7,7 +7,7 @@ of the ledger; they run in the writer's thread, inside its transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -180,14 +180,33 @@ async def static(service: CurrentService, request: Request, name: str) -> Respon
 
 
 def _file(service: Service, request: Request, name: str) -> Response:
-    found = service.files.get(name)
+    found, versioned = service.files.find(name)
     if found is None:
-        raise UnknownName("the page has no such file")
-    return _cached(request, found.content, found.content_type, found.etag, ALWAYS_ASK)
+        raise UnknownName("the page has no such file; it may have been updated: load the page again")
+    content, etag, packed = found.content, found.etag, {"Vary": "Accept-Encoding"}
+    if found.gzipped is not None and accepts_gzip(request.headers.get("accept-encoding", "")):
+        content, etag = found.gzipped, f'{etag[:-1]}-gzip"'
+        packed["Content-Encoding"] = "gzip"
+    return _cached(request, content, found.content_type, etag, FOREVER if versioned else ALWAYS_ASK, packed)
 
 
-def _cached(request: Request, content: bytes, kind: str, etag: str, how_long: str) -> Response:
-    headers = {"ETag": etag, "Cache-Control": how_long}
+def accepts_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header allows gzip.
+
+    >>> accepts_gzip("gzip, deflate, br"), accepts_gzip("gzip;q=0, br"), accepts_gzip("")
+    (True, False, False)
+    """
+    for coding in accepted.lower().replace(" ", "").split(","):
+        name, _, weight = coding.partition(";q=")
+        if name == "gzip":
+            return weight.strip("0.") != "" or not weight
+    return False
+
+
+def _cached(
+    request: Request, content: bytes, kind: str, etag: str, how_long: str, more: Mapping[str, str] | None = None
+) -> Response:
+    headers = {"ETag": etag, "Cache-Control": how_long, **(more or {})}
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(content, media_type=kind, headers=headers)
