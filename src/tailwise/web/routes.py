@@ -21,6 +21,7 @@ from ..campaign.ledger import Ledger, now
 from ..campaign.rounds import Asked, asked_last, current_round
 from ..errors import BadInput, PoolExhausted, UnknownName
 from . import label_studio, schemas, views
+from .grid import Grid, GridImages, lease_class
 from .jobs import AlreadyRunning, ModelPredictions, Unfinished, check_request, check_training
 from .service import INDEX, Service
 from .settings import get_log
@@ -103,12 +104,12 @@ async def undo(service: CurrentService, body: schemas.Undo) -> schemas.UndoResul
 
 @api.get("/history")
 async def history(service: CurrentService, query: Annotated[schemas.HistoryQuery, Query()]) -> schemas.History:
-    """The last answers of one annotator."""
-    return await service.read(lambda ledger: views.history(ledger, query.annotator, query.limit))
+    """The last answers of one annotator; those before them with `before`."""
+    return await service.read(lambda ledger: views.history(ledger, query.annotator, query.limit, query.before))
 
 
 @api.post("/grid", responses=WRITE_ERRORS)
-async def grid(service: CurrentService, body: schemas.Grid) -> schemas.LeasedImages:
+async def grid(service: CurrentService, body: Grid) -> GridImages:
     """Images of the round with one predicted class, the most confident first, leased to one annotator.
 
     Not available where people label blind: the order would reveal the predictions.
@@ -220,17 +221,7 @@ def lease_images(ledger: Ledger, body: schemas.Lease, prelabels: Prelabels) -> s
     current = current_round(ledger)
     if current is None:
         return schemas.LeasedImages(images=[])
-    leased = leases.lease(ledger, current.id, body.annotator, body.count)
-    return views.leased_images(ledger, leased, current.model_version, prelabels)
-
-
-def lease_class(ledger: Ledger, body: schemas.Grid, prelabels: Prelabels) -> schemas.LeasedImages:
-    """Images of the open round with one predicted class; an error where people label blind."""
-    prelabels.check_not_blind(ledger)
-    current = current_round(ledger)
-    if current is None:
-        return schemas.LeasedImages(images=[])
-    leased = leases.lease(ledger, current.id, body.annotator, body.count, predicted=body.class_id)
+    leased = leases.lease(ledger, current.id, body.annotator, body.count, first=body.first)
     return views.leased_images(ledger, leased, current.model_version, prelabels)
 
 
