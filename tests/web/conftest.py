@@ -32,7 +32,7 @@ from tailwise.campaign.rounds import Pick, open_round
 from tailwise.campaign.service import Campaign
 from tailwise.web.serve import Options, Serving, running
 
-PATIENCE = 60.0  # seconds until a wait is a failure, on a machine that does much else
+PATIENCE = 25.0  # seconds until a wait is a failure, on a machine that does much else
 REPORT = """
 const { store } = await import('/static/js/state.js');
 const { openDisk } = await import('/static/js/disk.js');

@@ -4,6 +4,7 @@ import { isBlind, keyOf, liveClasses, store } from './state.js';
 import { shown, standing } from './timeline.js';
 
 const PINNED = 3; // likeliest classes that are shown again on top
+const LONG = 28; // characters of a name that needs a whole row on a phone
 const MANY = 6; // classes, from which on that saves looking for them
 
 /** @typedef {import('./types.js').Klass} Klass */
@@ -30,6 +31,7 @@ export function makeClassButtons(choose) {
   store.watch((state) => [JSON.stringify(liveClasses(state))], (state) => {
     const classes = liveClasses(state);
     place.classList.toggle('many', classes.length > 12);
+    place.classList.toggle('long', classes.some((klass) => klass.name.length > LONG));
     place.replaceChildren(...classes.map((klass, at) => classButton(klass, at, choose)));
     pin(likely, state, choose);
     mark(place, state);
