@@ -5,6 +5,8 @@ The server is real, and so is its port; what no client library would send is sen
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import socket
 import threading
@@ -179,6 +181,22 @@ def test_a_link_with_a_wrong_token_sets_no_cookie_and_says_what_to_do(api: Api) 
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
     assert "tailwise label" in answer.text
+    assert "<h1>This link is not valid</h1>" in answer.text
+    style = answer.text.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = answer.headers["content-security-policy"]
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+
+
+def test_the_whole_link_can_be_pasted_where_a_token_is_asked_for(api: Api) -> None:
+    def pasted(text: str) -> int:
+        return httpx.get(api.serving.url, params={"token": text}, trust_env=False).status_code
+
+    assert api.serving.token is not None
+    assert pasted(api.serving.link) == pasted(f" {api.serving.link}#grid ") == pasted(api.serving.token) == 303
+    assert pasted(api.serving.link + "x") == pasted("http://127.0.0.1/?a=b") == pasted("?token=") == 401
 
 
 def test_a_person_who_comes_from_another_site_gets_in_at_the_second_try(api: Api) -> None:

@@ -235,16 +235,18 @@ def conflicts(ledger: Ledger) -> list[Conflict]:
 
 
 def history(
-    ledger: Ledger, annotator: str, *, round_id: int | None = None, limit: int = 50, changed: bool = False
-) -> list[StandingAnswer]:
-    """The standing answers of one person, latest first.
+    ledger: Ledger, annotator: str, *, round_id: int | None = None, limit: int = 50, changed: bool = False,
+    before: int | None = None,
+) -> list[StandingAnswer]:  # fmt: skip
+    """The standing answers of one person, latest first; with `before` those from before an event.
 
     With `changed` also those that the person gave otherwise since: they stand again when the later ones are undone.
     """
     table = f"(SELECT id AS event_id, * FROM standing WHERE kind IN {ANSWERS})" if changed else "answer"
     rows = ledger.read(
-        f"SELECT * FROM {table} WHERE annotator = ? AND (? IS NULL OR round_id = ?) ORDER BY event_id DESC LIMIT ?",
-        (clean_annotator(annotator), round_id, round_id, limit),
+        f"SELECT * FROM {table} WHERE annotator = :who AND (:round IS NULL OR round_id = :round) "
+        "AND (:before IS NULL OR event_id < :before) ORDER BY event_id DESC LIMIT :limit",
+        {"who": clean_annotator(annotator), "round": round_id, "before": before, "limit": limit},
     )
     return [_given(row) for row in rows]
 

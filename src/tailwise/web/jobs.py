@@ -236,6 +236,19 @@ def check_request(ledger: Ledger, request: schemas.Next) -> None:
         except UnknownName as error:
             raise BadInput(str(error)) from error
     check_finished(ledger, allow_unfinished=request.allow_unfinished)
+    check_budget(ledger, request)
+
+
+def check_budget(ledger: Ledger, request: schemas.Next) -> None:
+    """Reject a batch that is larger than the pool; without a budget fewer are chosen where fewer are left."""
+    among = candidate_images(ledger, with_open_round=request.allow_unfinished, skipped=request.skipped)
+    left, wanted = len(among), request.budget
+    if not left:
+        raise PoolExhausted("no image is left to choose from; add images, or choose from the skipped ones")
+    if wanted is not None and wanted > left:
+        raise PoolExhausted(
+            f"asked for {wanted:,} images, but only {left:,} can be chosen; lower the budget to {left:,}"
+        )
 
 
 def check_training(ledger: Ledger) -> None:

@@ -7,7 +7,7 @@ of the ledger; they run in the writer's thread, inside its transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ from ..campaign.ledger import Ledger, now
 from ..campaign.rounds import Asked, asked_last, current_round
 from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
 from . import label_studio, schemas, views
+from .grid import Grid, GridImages, lease_class
 from .jobs import AlreadyRunning, Unfinished, check_request, check_training
 from .predictions import ModelPredictions
 from .service import INDEX, Service
@@ -133,12 +134,12 @@ async def undo(service: CurrentService, body: schemas.Undo, role: CurrentRole) -
 
 @api.get("/history")
 async def history(service: CurrentService, query: Annotated[schemas.HistoryQuery, Query()]) -> schemas.History:
-    """The last answers of one annotator."""
-    return await service.read(lambda ledger: views.history(ledger, query.annotator, query.limit))
+    """The last answers of one annotator; those before them with `before`."""
+    return await service.read(lambda ledger: views.history(ledger, query.annotator, query.limit, query.before))
 
 
 @api.post("/grid", responses=WRITE_ERRORS)
-async def grid(service: CurrentService, body: schemas.Grid) -> schemas.LeasedImages:
+async def grid(service: CurrentService, body: Grid) -> GridImages:
     """Images of the round with one predicted class, the most confident first, leased to one annotator.
 
     Not available where people label blind: the order would reveal the predictions.
@@ -210,15 +211,34 @@ async def static(service: CurrentService, request: Request, name: str) -> Respon
 
 
 def _file(service: Service, request: Request, name: str) -> Response:
-    found = service.files.get(name)
+    found, versioned = service.files.find(name)
     if found is None:
-        raise UnknownName("the page has no such file")
-    return cached(request, found.content, found.content_type, found.etag, ALWAYS_ASK)
+        raise UnknownName("the page has no such file; it may have been updated: load the page again")
+    content, etag, packed = found.content, found.etag, {"Vary": "Accept-Encoding"}
+    if found.gzipped is not None and accepts_gzip(request.headers.get("accept-encoding", "")):
+        content, etag = found.gzipped, f'{etag[:-1]}-gzip"'
+        packed["Content-Encoding"] = "gzip"
+    return cached(request, content, found.content_type, etag, FOREVER if versioned else ALWAYS_ASK, packed)
 
 
-def cached(request: Request, content: bytes, kind: str, etag: str, how_long: str) -> Response:
+def accepts_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header allows gzip.
+
+    >>> accepts_gzip("gzip, deflate, br"), accepts_gzip("gzip;q=0, br"), accepts_gzip("")
+    (True, False, False)
+    """
+    for coding in accepted.lower().replace(" ", "").split(","):
+        name, _, weight = coding.partition(";q=")
+        if name == "gzip":
+            return weight.strip("0.") != "" or not weight
+    return False
+
+
+def cached(
+    request: Request, content: bytes, kind: str, etag: str, how_long: str, more: Mapping[str, str] | None = None
+) -> Response:
     """Content that a browser may keep; one that has it gets none."""
-    headers = {"ETag": etag, "Cache-Control": how_long}
+    headers = {"ETag": etag, "Cache-Control": how_long, **(more or {})}
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(content, media_type=kind, headers=headers)
@@ -232,17 +252,7 @@ def lease_images(ledger: Ledger, body: schemas.Lease, prelabels: Prelabels) -> s
     current = current_round(ledger)
     if current is None:
         return schemas.LeasedImages(images=[])
-    leased = leases.lease(ledger, current.id, body.annotator, body.count)
-    return views.leased_images(ledger, leased, current.model_version, prelabels)
-
-
-def lease_class(ledger: Ledger, body: schemas.Grid, prelabels: Prelabels) -> schemas.LeasedImages:
-    """Images of the open round with one predicted class; an error where people label blind."""
-    prelabels.check_not_blind(ledger)
-    current = current_round(ledger)
-    if current is None:
-        return schemas.LeasedImages(images=[])
-    leased = leases.lease(ledger, current.id, body.annotator, body.count, predicted=body.class_id)
+    leased = leases.lease(ledger, current.id, body.annotator, body.count, first=body.first)
     return views.leased_images(ledger, leased, current.model_version, prelabels)
 
 

@@ -13,7 +13,6 @@ IMAGE = "^[0-9a-f]{16}$"
 KEY = "^[A-Za-z0-9_-]{8,64}$"
 MOST_ANSWERS = 200
 MOST_LEASED = 64
-MOST_GRID = 200
 FAR = (1 << 53) - 1  # larger whole numbers lose digits in a browser
 
 Key = Annotated[str, Field(pattern=KEY, description="made by the client; the same request twice is recorded once")]
@@ -50,16 +49,17 @@ class StateQuery(Query):
 
 
 class HistoryQuery(Query):
-    """The annotator, and how many answers."""
+    """The annotator, how many answers, and the event before which they were given."""
 
     annotator: Annotator
     limit: int = Field(default=50, ge=1, le=1000)
+    before: int | None = Field(default=None, ge=1, le=FAR, description="the last event of the page of answers before")
 
 
 class ImageQuery(Query):
     """Pixels of the longer side, and the seal of the bytes."""
 
-    size: Literal["160", "512", "1280", "2048"] = "512"
+    size: Literal["160", "512", "1280", "2048", "8192"] = "512"
     seal: Seal | None = None
 
 
@@ -126,6 +126,7 @@ class LabelSettings(ResponseBody):
 
     overlap: int
     blind: bool
+    plain_features: bool = Field(description="whether images are compared without a trained net")
 
 
 class NextBatch(ResponseBody):
@@ -208,14 +209,7 @@ class Lease(RequestBody):
     annotator: Annotator
     count: int = Field(default=8, ge=1, le=MOST_LEASED)
     tab: str | None = Field(default=None, max_length=64)
-
-
-class Grid(RequestBody):
-    """Asks for images of one predicted class."""
-
-    annotator: Annotator
-    class_id: ClassId
-    count: int = Field(default=48, ge=1, le=MOST_GRID)
+    first: ImageKey | None = Field(default=None, description="an image to give first, where it is free")
 
 
 class Release(RequestBody):

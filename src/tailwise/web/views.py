@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from .. import __version__
 from ..campaign import answers, rounds
 from ..campaign.classes import list_classes
+from ..campaign.features import SIMPLE, chosen_backbone
 from ..campaign.images import SEAL_DIGITS, find_image
 from ..campaign.learning_curve import AnnotatorAgreement, annotator_agreement
 from ..campaign.leases import Leased
@@ -52,7 +53,9 @@ def state(
         classes_version=read(classes_version),
         round=_progress(current, of_round, annotator) if current and of_round else None,
         balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),
-        settings=schemas.LabelSettings(overlap=settings.overlap, blind=blind),
+        settings=schemas.LabelSettings(
+            overlap=settings.overlap, blind=blind, plain_features=chosen_backbone(settings.backbone) == SIMPLE
+        ),
         next=schemas.NextBatch(budget=settings.budget, **asdict(counts.left.get(read))) if finished else None,
         job=job,
         annotators=list(tally.annotators),
@@ -91,9 +94,9 @@ def seals_of(ledger: Ledger, images: Sequence[int]) -> dict[int, str]:
     return {row[0]: row[1] for row in rows}
 
 
-def history(ledger: Ledger, annotator: str, limit: int) -> schemas.History:
+def history(ledger: Ledger, annotator: str, limit: int, before: int | None = None) -> schemas.History:
     """The last answers of one annotator, the latest first."""
-    given = answers.history(ledger, annotator, limit=limit, changed=True)
+    given = answers.history(ledger, annotator, limit=limit, changed=True, before=before)
     return schemas.History(items=[_past(ledger, one) for one in given])
 
 

@@ -10,10 +10,10 @@ import { toast } from './toast.js';
 
 const LONGEST = 600; // seconds: more than that was a break
 
-let since = performance.now(); // when the image on show was first shown
+let since = performance.now(); // when the image on show was painted
 /** @type {string|null} */ let onShow = null;
 
-store.watch((state) => [shown(state.line)?.key], (state) => {
+store.watch((state) => [shown(state.line)?.key, state.painted], (state) => {
   onShow = shown(state.line)?.key ?? null;
   since = performance.now();
 });
@@ -33,11 +33,12 @@ export function makeAnswering(outbox, tab, tabs) {
     return outbox.add(said.map((one, at) => op({ type: 'answer', key: keys[at], seconds, ...one })));
   }
 
-  /** Answer the image on show, and go on. @param {Kind} kind @param {number|null} [class_id] */
+  /** Answer the image on show, and go on; an image that nobody can see yet can only be skipped. @param {Kind} kind @param {number|null} [class_id] */
   function say(kind, class_id = null) {
-    const { line, annotator } = store.get();
+    const { line, annotator, painted } = store.get();
     const item = shown(line);
     if (!item || !annotator) return;
+    if (kind !== 'skip' && painted !== item.key) return speak('The image is still loading; answer when you can see it, or skip it.');
     const before = standing(item);
     const again = before?.kind === kind && before.class_id === class_id;
     if (!again) void record([{ image: item.key, seal: item.seal, kind, class_id }], [newKey()], pause());

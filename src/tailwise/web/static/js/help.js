@@ -7,8 +7,8 @@ const SECTIONS = [
   ['Answer', [
     [['1', '–', '9', '0'], 'the first ten classes'],
     [['⇧', '1', '–', '0'], 'the next ten'],
-    [['/'], 'find a class by typing (more than 20 classes)'],
-    [['⏎'], 'accept what the model says'],
+    [['/'], 'find a class by typing, in every view (more than 20 classes)'],
+    [['⏎'], 'accept what the model suggests'],
     [['o'], 'other: none of the classes'],
     [['s'], 'skip: leave it to others'],
     [['f'], 'flag the image for others to look at'],
@@ -18,15 +18,18 @@ const SECTIONS = [
   ['Look', [
     [['←', '→'], 'images before and after; answer again to change'],
     [['z'], 'zoom; also the wheel or two fingers'],
-    [['b'], 'blind: hide what the model thinks'],
+    [['v'], 'brightness and contrast'],
+    [['b'], 'hide or show the model’s suggestions'],
     [['i'], 'guidelines: what belongs to each class'],
   ]],
   ['Grid', [
     [['g'], 'many images of one proposed class'],
     [['← ↑ ↓ →'], 'from image to image'],
-    [['x', 'Space'], 'take an image out, or in again'],
+    [['x', 'Space'], 'take an image out, or in again; ⇧ and a click: all from the last one'],
+    [['z'], 'enlarge, with all classes; also the right mouse button'],
+    [['v'], 'invert: what is out goes in'],
     [['1', '–', '0'], 'another class for this image'],
-    [['⏎'], 'accept all the others'],
+    [['⏎'], 'accept all that are selected'],
   ]],
   ['Review', [
     [['e', 'c'], 'likely label errors, conflicts'],

@@ -10,7 +10,7 @@ const PLAIN = {
   u: 'undo', Backspace: 'undo', s: 'skip', o: 'other', z: 'zoom', b: 'blind', g: 'grid', l: 'label', c: 'conflicts', r: 'rounds', a: 'gallery', m: 'map',
   e: 'errors', d: 'dashboard', f: 'flag', n: 'comment', i: 'guide',
   p: 'panel', '?': 'help', '/': 'filter', ArrowLeft: 'left', ArrowRight: 'right', ArrowUp: 'up', ArrowDown: 'down',
-  Enter: 'enter', ' ': 'space', Escape: 'escape', t: 'theme', x: 'except', k: 'keep',
+  Enter: 'enter', ' ': 'space', Escape: 'escape', t: 'theme', x: 'except', k: 'keep', v: 'adjust',
   '+': 'plus', '=': 'plus', '-': 'minus', '−': 'minus',
 };
 
@@ -47,11 +47,12 @@ export function placeOf(event) {
 /** Whether the keys belong to a text box, a list or a dialog at the moment. @param {EventTarget|null} target */
 function taken(target) {
   if (document.querySelector('dialog[open]')) return true;
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return target instanceof HTMLElement && (target.isContentEditable || (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && !/^(range|checkbox)$/.test(/** @type {HTMLInputElement} */ (target).type)));
 }
 
-/** Enter and space on a focused button or link press it. @param {EventTarget|null} target @param {string} action */
+/** Enter and space on a focused button or link press it, arrows move a slider. @param {EventTarget|null} target @param {string} action */
 function presses(target, action) {
+  if (target instanceof HTMLInputElement) return /^(left|right|up|down|enter|space)$/.test(action);
   return (action === 'enter' || action === 'space') && target instanceof HTMLElement && target.closest('button, a, summary') !== null;
 }
 

@@ -22,7 +22,7 @@
  * @typedef {{class_id: number, labelled: number, round_labelled: number, expected: number|null, target: number|null}} Share
  * @typedef {{state: 'idle'|'running'|'done'|'failed', share?: number|null, what?: string, error?: string|null}} Job
  * @typedef {{campaign: {id: string, name: string}, classes: Klass[], classes_version: number, round: Round|null, balance: Share[],
- *   settings: {overlap: number, blind: boolean}, job: Job, annotators: string[], conflicts: number, role: 'owner'|'annotator',
+ *   settings: {overlap: number, blind: boolean, plain_features?: boolean}, job: Job, annotators: string[], conflicts: number, role: 'owner'|'annotator',
  *   images: {usable: number}, next: {budget: number, left: number, skipped: number}|null}} ServerState
  */
 export {};
