@@ -50,7 +50,7 @@ export function makeView(session) {
   const undoButton = h('button', { type: 'button', class: 'plain', 'data-act': 'undo', onclick: () => void undo() }, icon('undo'), 'Undo', keycap('u'));
   const lastBar = h('div', { class: 'gallery-undo', hidden: true }, last, undoButton);
   const bar = h('div', { class: 'gallery-bar', role: 'toolbar', 'aria-label': 'Selected images' }, chosen, ...acts, lastBar);
-  place.append(h('header', { class: 'view-head' }, h('h1', {}, 'Gallery'), total, h('div', { class: 'gallery-tools end' }, box, sizes)), hunt.offer, hunt.place, body, bar);
+  place.append(h('header', { class: 'view-head' }, h('h1', {}, 'Gallery'), total, h('div', { class: 'gallery-tools end' }, box, filter.order, sizes)), hunt.offer, hunt.place, body, bar);
   tiles.resize(SIZES[/** @type {keyof typeof SIZES} */ (kept())]);
   hunt.tiles.resize(SIZES[/** @type {keyof typeof SIZES} */ (kept())]);
 

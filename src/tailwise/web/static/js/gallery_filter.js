@@ -20,6 +20,7 @@ export function makeGalleryFilter(changed) {
   let reverse = false;
   const bar = h('div', { class: 'picks' });
   const chips = h('div', { class: 'picked' });
+  const order = h('div', { class: 'picks' });
   const element = h('div', { class: 'gallery-filter', role: 'group', 'aria-label': 'Filter and order' }, bar, chips);
 
   /** @param {string} name @param {string} label @param {Record<string, string>|[string, string][]} options */
@@ -27,7 +28,7 @@ export function makeGalleryFilter(changed) {
     const pairs = Array.isArray(options) ? options : Object.entries(options);
     const value = chosen[name] ?? '';
     const usual = value === '' || (name === 'copies' && value === 'hide') || (name === 'sort' && value === 'path');
-    return h('select', { class: usual ? 'pick' : 'pick on', 'aria-label': label, 'data-pick': name,
+    return h('select', { class: usual ? 'pick' : 'pick on', 'aria-label': label, 'data-pick': name, title: label,
       onchange: (/** @type {Event} */ event) => set({ [name]: /** @type {HTMLSelectElement} */ (event.target).value }) },
     ...pairs.map(([id, words]) => h('option', { value: id, selected: id === value }, words)));
   }
@@ -42,7 +43,7 @@ export function makeGalleryFilter(changed) {
 
   function draw() {
     const state = store.get();
-    const held = document.activeElement instanceof HTMLElement && bar.contains(document.activeElement) ? document.activeElement.dataset.pick : undefined;
+    const held = document.activeElement instanceof HTMLElement && (bar.contains(document.activeElement) || order.contains(document.activeElement)) ? document.activeElement.dataset.pick : undefined;
     const classes = liveClasses(state).map((one) => /** @type {[string, string]} */ ([String(one.id), one.name]));
     const people = (state.server?.annotators ?? []).map((name) => /** @type {[string, string]} */ ([name, name]));
     const rounds = Array.from({ length: state.server?.round?.id ?? 0 }, (_, at) => /** @type {[string, string]} */ ([String(at + 1), `Round ${at + 1}`]));
@@ -55,7 +56,8 @@ export function makeGalleryFilter(changed) {
       model ? pick('sure', 'Confidence of the model', SURE) : '',
       people.length ? pick('annotator', 'Annotator', [['', 'Anyone'], ...people]) : '',
       rounds.length ? pick('round', 'Round', [['', 'Any round'], ...rounds]) : '',
-      pick('found', 'Where it was labelled', FOUND), pick('copies', 'Copies of images', COPIES),
+      pick('found', 'Where it was labelled', FOUND), pick('copies', 'Copies of images', COPIES));
+    order.replaceChildren(
       pick('sort', 'Order', [...special, ...sorts]),
       h('button', { type: 'button', class: 'pick turn', 'aria-pressed': String(reverse), 'aria-label': 'Reverse the order', title: 'Reverse the order', onclick: turnAround }, '⇅'));
     const tags = [
@@ -66,7 +68,7 @@ export function makeGalleryFilter(changed) {
     const any = images || like.length || text || Object.entries(chosen).some(([name, value]) => value && !(name === 'copies' && value === 'hide') && name !== 'sort');
     chips.replaceChildren(...tags, any ? h('button', { type: 'button', class: 'link', 'data-act': 'clear', onclick: clear }, 'Clear filters') : '');
     chips.hidden = !any;
-    if (held) /** @type {HTMLElement|null} */ (bar.querySelector(`[data-pick="${held}"]`))?.focus();
+    if (held) /** @type {HTMLElement|null} */ (document.querySelector(`#gallery [data-pick="${held}"]`))?.focus();
   }
 
   /** @param {string} words @param {string} name @param {() => void} remove */
@@ -89,6 +91,7 @@ export function makeGalleryFilter(changed) {
 
   return {
     element,
+    order,
     draw,
     clear,
     /** The request. */
