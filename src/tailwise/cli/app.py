@@ -10,6 +10,7 @@ import typer
 
 from .. import __version__
 from ..errors import BadInput
+from . import find as _find  # noqa: F401 - adds its command
 from .campaign import campaigns
 from .output import (
     SCORE,
