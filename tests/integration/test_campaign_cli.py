@@ -28,7 +28,9 @@ import tailwise
 from .conftest import NAMES, answer_round, complaint, draw, json_of, make_photos, process, ran, rows, shown
 
 MANY = 4000  # images, too many to be indexed before anybody can interrupt
-COMMANDS = ("init", "next", "label", "status", "advise", "classes", "import", "export", "report", "doctor", "backup")
+COMMANDS = (
+    "init", "next", "label", "status", "advise", "classes", "import", "export", "report", "doctor", "backup", "find",
+)  # fmt: skip
 
 
 # The whole way

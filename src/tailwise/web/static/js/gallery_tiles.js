@@ -65,10 +65,10 @@ export function makeGalleryTiles({ load, caption, changed, open, failed, label =
   }
 
   function measure() {
-    const room = Math.max(1, space.clientWidth);
-    const least = room < 560 ? Math.min(wanted, (room - 2 * GAP) / 3) : wanted;
-    const columns = Math.max(1, Math.floor((room + GAP) / (least + GAP)));
-    const width = (room - GAP * (columns - 1)) / columns;
+    const across = Math.max(1, space.clientWidth);
+    const least = across < 560 ? Math.min(wanted, (across - 2 * GAP) / 3) : wanted;
+    const columns = Math.max(1, Math.floor((across + GAP) / (least + GAP)));
+    const width = (across - GAP * (columns - 1)) / columns;
     plan = { columns, width, height: Math.round(width * SHAPE) };
     space.style.height = `${Math.max(0, Math.ceil(total / columns) * (plan.height + GAP) - GAP)}px`;
   }
