@@ -29,19 +29,9 @@ from .conftest import NAMES, answer_round, complaint, draw, json_of, make_photos
 
 MANY = 4000  # images, too many to be indexed before anybody can interrupt
 COMMANDS = (
-    "init",
-    "next",
-    "label",
-    "status",
-    "advise",
-    "audit",
-    "classes",
-    "import",
-    "export",
-    "report",
-    "doctor",
-    "backup",
-)
+    "init", "next", "label", "status", "advise", "audit", "classes", "import", "export", "report", "doctor", "backup",
+    "find", "review",
+)  # fmt: skip
 
 
 # The whole way

@@ -6,7 +6,9 @@ Reading the verdicts of 100,000 images takes a second; reading those of the imag
 from __future__ import annotations
 
 import json
+import math
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
@@ -19,6 +21,7 @@ from .ledger import Ledger
 
 UNLABELLED, LABELLED, OTHER, SKIPPED, CONFLICT = range(5)
 STATES = ("unlabelled", "labelled", "other", "skipped", "conflict")
+RECENT = 2.0  # seconds between two counts of the images in quarantine, which read the whole table
 MANY = 20_000  # images with new events from which on all events are read again
 
 
@@ -79,6 +82,8 @@ class ImageTable:
 class _Table:
     turn: threading.Lock = field(default_factory=threading.Lock)
     table: ImageTable | None = None
+    troubled: int = 0  # images in quarantine, as counted last
+    looked: float = -math.inf  # when
 
 
 _TABLES: WeakKeyDictionary[Ledger, _Table] = WeakKeyDictionary()
@@ -90,8 +95,14 @@ def image_table(ledger: Ledger) -> ImageTable:
     with _TURN:
         kept = _TABLES.setdefault(ledger, _Table())
     with kept.turn, ledger.reading():
-        counted = ledger.read("SELECT count(*), coalesce(max(id), 0), count(trouble), count(duplicate_of) FROM image")
-        mark = tuple(counted[0])
+        if time.monotonic() - kept.looked > RECENT:
+            kept.troubled = int(ledger.read("SELECT count(trouble) FROM image")[0][0])
+            kept.looked = time.monotonic()
+        counted = ledger.read(
+            "SELECT (SELECT coalesce(max(id), 0) FROM image), "
+            "(SELECT count(*) FROM image WHERE duplicate_of IS NOT NULL)"
+        )[0]
+        mark = (counted[0], counted[1], kept.troubled)
         last = int(ledger.read("SELECT coalesce(max(id), 0) FROM event")[0][0])
         table = kept.table
         if table is None or table.mark != mark:

@@ -10,7 +10,8 @@ import typer
 
 from .. import __version__
 from ..errors import BadInput
-from . import review as _review  # noqa: F401 - registers its command
+from . import find as _find  # noqa: F401 - adds its command
+from . import review as _review  # noqa: F401 - adds its command
 from .audit import audits
 from .campaign import campaigns
 from .classes import class_commands
