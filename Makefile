@@ -5,6 +5,7 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 DOCS := .venv-docs/bin
 STUDIO := .venv-label-studio/bin
+FORMATS := .venv-formats/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCES := src tests benchmarks examples
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two processes with one thread each, never more
@@ -13,7 +14,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two pr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser axe label-studio bench-speed bench-quality bench-faults screens clean
+.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser axe label-studio formats bench-speed bench-quality bench-faults screens clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -77,6 +78,9 @@ axe: .venv/node/$(AXE).stamp
 label-studio: .venv/dev.stamp .venv-label-studio/studio.stamp ## Run a whole loop in a real Label Studio, in an environment of its own (three minutes)
 	@LABEL_STUDIO="$(CURDIR)/$(STUDIO)/label-studio" $(ONE_THREAD) $(BIN)/python -m pytest -q -s tests/integration/test_label_studio_loop.py
 
+formats: .venv-formats/formats.stamp ## Let Datumaro and FiftyOne read our exports and write what we import, in an environment of its own
+	@$(ONE_THREAD) $(FORMATS)/python -m pytest -q -W ignore tests/unit/formats/test_other_tools.py
+
 bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries (ARGS=--quick for a short run)
 	@$(BENCH)/python -m benchmarks.speed $(ARGS)
 
@@ -121,4 +125,10 @@ clean: ## Remove caches and results; the virtual environments stay
 	@echo "Preparing .venv-label-studio (needed once) …"
 	@$(PYTHON) -m venv .venv-label-studio
 	@$(STUDIO)/python $(INSTALL) -c constraints-label-studio.txt label-studio
+	@touch $@
+
+.venv-formats/formats.stamp: pyproject.toml constraints-formats.txt
+	@echo "Preparing .venv-formats (needed once) …"
+	@$(PYTHON) -m venv .venv-formats
+	@$(FORMATS)/python $(INSTALL) -c constraints-formats.txt -e . datumaro fiftyone hypothesis pytest
 	@touch $@

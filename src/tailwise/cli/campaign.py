@@ -258,7 +258,7 @@ FormatName = Annotated[
         "--format",
         "-f",
         metavar="NAME",
-        help="csv, parquet, folders, huggingface, label-studio, cvat-imagenet, cvat-xml or fiftyone; "
+        help="csv, parquet, folders, huggingface, label-studio, cvat-imagenet, cvat-xml, fiftyone, coco or datumaro; "
         "default: guessed from the file.",
     ),
 ]

@@ -382,10 +382,11 @@ def nearer(path: Path) -> str:
 
 
 def _hint(console: Console, steps: Sequence[tuple[str, str]]) -> None:
-    """What to do next: commands with what they do."""
-    grid = Table.grid(padding=(0, 2))
-    for line, what in steps:
-        grid.add_row(f"  [bold cyan]{plain(line)}[/]", f"[dim]{what}[/]")
+    """What to do next: commands with what they do. A command is never broken, so that it can be pasted."""
+    width = max((len(line) for line, _ in steps), default=0)
+    fits = all(width + len(what) + 4 <= console.width for _, what in steps)
     console.print()
     console.print("Next:")
-    console.print(grid, soft_wrap=True)
+    for line, what in steps:
+        between = " " * (width - len(line) + 2) if fits else "\n    "
+        console.print(f"  [bold cyan]{plain(line)}[/]{between}[dim]{what}[/]", soft_wrap=True)

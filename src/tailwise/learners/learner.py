@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -115,6 +116,45 @@ def learner_class(name: str) -> type[Any]:
         raise BadInput(f"{name!r} is not a learner; it must be a class with fit and predict_proba")
     imported: type[Any] = found
     return imported
+
+
+def describe_learner(learner: object) -> dict[str, Any]:
+    """The `name` and the `settings` with which `make_learner` makes the same learner; experiments keep no objects."""
+    kind = type(learner)
+    registered = next((name for name, one in LEARNERS.items() if one is kind), None)
+    name = registered or f"{kind.__module__}:{kind.__qualname__}"
+    what = f"the learner {kind.__name__} cannot be written down:"
+    hint = "give the experiment the name of a class that makes it, or register one with @learner"
+    try:
+        same_kind = learner_class(name) is kind
+    except BadInput as error:
+        raise BadInput(f"{what} {error}; {hint}") from error
+    if not same_kind or not callable(getattr(kind, "predict_proba" if ":" in name else "fit", None)):
+        raise BadInput(f"{what} {name!r} is not a class with fit and predict_proba; {hint}")
+    settings = _settings_of(learner)
+    usual = {key: one.default for key, one in inspect.signature(kind).parameters.items()}
+    changed = {key: value for key, value in settings.items() if key not in usual or not _same(usual[key], value)}
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in changed.items()}
+    for key, value in plain.items():
+        if not all(
+            isinstance(one, bool | int | float | str) for one in (value if isinstance(value, list) else [value])
+        ):
+            raise BadInput(f"{what} its setting {key!r} is of type {type(value).__name__}; {hint}")
+    return {"name": name, "settings": plain}
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other or repr(one) == repr(other)  # nan, and arrays, which == does not compare to one truth
+
+
+def _settings_of(learner: object) -> dict[str, Any]:
+    """The settings of an estimator, of a dataclass, or what a plain object holds."""
+    if callable(getattr(learner, "get_params", None)):
+        found: dict[str, Any] = learner.get_params(deep=False)  # type: ignore[attr-defined]
+        return found
+    if is_dataclass(learner):
+        return {field.name: getattr(learner, field.name) for field in fields(learner) if field.init}
+    return dict(vars(learner)) if hasattr(learner, "__dict__") else {}
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------

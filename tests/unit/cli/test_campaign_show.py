@@ -142,6 +142,18 @@ def test_after_init_an_open_round_is_gone_on_with(words: Callable[[], str]) -> N
     assert words().endswith("Next: tailwise label zoo label the 3 images left in round 2")
 
 
+def test_a_long_command_is_not_broken_into_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    status = replace(BARE, round=ROUND, progress=HALF, labelled=1)
+    folder = Path("tailwise-quickstart") / "campaign of the second year"
+    campaign_output.show_begun(Begun(False, (), ("owl",), (), None, status), Init(folder))
+    *_, line, what = capsys.readouterr().out.splitlines()
+    assert line.strip() == campaign_output.command("label", folder)
+    assert what.strip() == "label the 3 images left in round 2"
+
+
 # next
 
 
