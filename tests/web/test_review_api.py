@@ -27,7 +27,7 @@ def test_labels_are_checked_in_the_background_and_are_stale_after_the_next_label
             api.answer(image, place % 3 + 1)
         before = api.get("/api/review/errors")
         assert (before["enough"], before["fresh"], before["checked"], before["labels"]) == (True, False, 0, 8)
-        assert api.post("/api/review/errors")["job"]["state"] == "running"
+        assert api.post("/api/review/errors/start")["job"]["state"] == "running"
         found = wait_fresh(api, "/api/review/errors")
         assert (found["fresh"], found["checked"]) == (True, 8)
         api.answer(first, 1)
