@@ -903,7 +903,8 @@ def test_the_openapi_document_names_every_route_and_is_for_token_holders(api: Ap
     assert set(paths) == {
         "/api/state", "/api/lease", "/api/release", "/api/answers", "/api/undo", "/api/history", "/api/grid",
         "/api/conflicts", "/api/settle", "/api/rounds", "/api/next", "/api/job", "/image/{key}",
-        "/api/review/errors", "/api/review/duplicates", "/api/review/group", "/api/review/undo",
+        "/api/review/errors", "/api/review/errors/start", "/api/review/duplicates", "/api/review/duplicates/start",
+        "/api/review/group", "/api/review/undo",
     }  # fmt: skip
     bare = request("GET", "/api/openapi.json", {"Host": "localhost"})
     assert exchange(api.serving.port, bare).status == 401

@@ -123,7 +123,7 @@ async def label_errors(service: CurrentService) -> LabelErrors:
     return await service.read_parts(lambda read: errors_found(read, service.prelabels, job))
 
 
-@api.post("/errors", name="check_labels", responses=WRITE_ERRORS)
+@api.post("/errors/start", name="check_labels", responses=WRITE_ERRORS)
 async def check_labels(service: CurrentService, body: schemas.RequestBody) -> schemas.JobStarted:
     """Check the labels in the background."""
     del body
@@ -138,7 +138,7 @@ async def duplicates(service: CurrentService) -> Duplicates:
     return await service.read_parts(lambda read: duplicates_found(read, job))
 
 
-@api.post("/duplicates", name="look_for_duplicates", responses=WRITE_ERRORS)
+@api.post("/duplicates/start", name="look_for_duplicates", responses=WRITE_ERRORS)
 async def look_for_duplicates(service: CurrentService, body: schemas.RequestBody) -> schemas.JobStarted:
     """Look for images that are alike in the background."""
     del body

@@ -115,7 +115,7 @@ export function makeFinder(path, ready, draw) {
     let reply = null;
     try {
       reply = await get(path);
-      if (start && !reply.fresh && ready(reply) && reply.job.state !== 'running') reply = { ...reply, job: (await post(path, {})).job };
+      if (start && !reply.fresh && ready(reply) && reply.job.state !== 'running') reply = { ...reply, job: (await post(`${path}/start`, {})).job };
     } catch (trouble) {
       note(trouble);
       if (open) draw(reply, trouble);
