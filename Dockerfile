@@ -7,7 +7,7 @@ RUN pip install --no-cache-dir -c /tmp/tailwise/constraints.txt "/tmp/tailwise[w
     && useradd --uid 1000 --create-home tailwise \
     && install -d -o tailwise /data
 
-USER tailwise
+USER 1000
 WORKDIR /data
 VOLUME /data
 EXPOSE 8765

@@ -6,6 +6,7 @@ BENCH := .venv-bench/bin
 DOCS := .venv-docs/bin
 STUDIO := .venv-label-studio/bin
 FORMATS := .venv-formats/bin
+WHEEL := .venv-wheel/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCES := src tests benchmarks examples
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two processes with one thread each, never more
@@ -14,7 +15,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two pr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser axe label-studio formats bench-speed bench-quality bench-faults screens clean
+.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser axe label-studio formats wheel bench-speed bench-quality bench-faults screens clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -80,6 +81,12 @@ label-studio: .venv/dev.stamp .venv-label-studio/studio.stamp ## Run a whole loo
 
 formats: .venv-formats/formats.stamp ## Let Datumaro and FiftyOne read our exports and write what we import, in an environment of its own
 	@$(ONE_THREAD) $(FORMATS)/python -m pytest -q -W ignore tests/unit/formats/test_other_tools.py
+
+wheel: .venv/dev.stamp ## Build the wheel, install it alone, and run what a newcomer tries first (three minutes)
+	@rm -rf build/wheel .venv-wheel && $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	@$(PYTHON) -m venv .venv-wheel
+	@$(WHEEL)/python $(INSTALL) -c constraints.txt "$$(ls build/wheel/*.whl)[web]"
+	@TAILWISE_WHEEL="$(CURDIR)/$(WHEEL)/tailwise" $(ONE_THREAD) $(BIN)/python -m pytest -q tests/integration/test_wheel.py
 
 bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries (ARGS=--quick for a short run)
 	@$(BENCH)/python -m benchmarks.speed $(ARGS)
