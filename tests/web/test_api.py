@@ -197,7 +197,7 @@ def test_nothing_that_is_only_asked_for_writes(api: Api) -> None:
     api.answer(first, 2, "bob")
     paths: dict[str, Any] = api.get("/api/openapi.json")["paths"]
     asked = [path.replace("{key}", second) for path, methods in paths.items() if "get" in methods]
-    assert len(asked) == 6
+    assert len(asked) == 8
     before = ledger_text(api.folder)
     for path in [*asked, "/api/grid?annotator=ada&class_id=2", "/api/lease?annotator=ada", "/", "/static/js/main.js"]:
         for query in ("", "annotator=ada"):
@@ -905,6 +905,7 @@ def test_the_openapi_document_names_every_route_and_is_for_token_holders(api: Ap
         "/api/conflicts", "/api/settle", "/api/rounds", "/api/next", "/api/job", "/image/{key}",
         "/api/review/errors", "/api/review/errors/start", "/api/review/duplicates", "/api/review/duplicates/start",
         "/api/review/group", "/api/review/undo",
+        "/api/dashboard", "/api/dashboard/measure", "/api/dashboard/settings", "/api/dashboard/labels.csv",
     }  # fmt: skip
     bare = request("GET", "/api/openapi.json", {"Host": "localhost"})
     assert exchange(api.serving.port, bare).status == 401
