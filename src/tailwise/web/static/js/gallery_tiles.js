@@ -229,13 +229,19 @@ export function makeGalleryTiles({ load, caption, changed, open, failed, label =
       draw();
     },
 
-    /** Read the tiles on the screen again: their labels have changed. */
+    /** Read the tiles on the screen again: their labels have changed. Until then the old ones stay. */
     refresh() {
       turn += 1;
-      pages = new Map();
-      const row = plan.height + GAP;
-      const first = Math.floor((Math.floor(element.scrollTop / row) * plan.columns) / PAGE);
-      void fetchPage(first).then(() => paint());
+      const mine = turn;
+      const near = new Set([...cells.keys(), focus].map((at) => Math.floor(at / PAGE)));
+      for (const [number, page] of pages) if (!near.has(number) || !Array.isArray(page)) pages.delete(number);
+      for (const number of near) {
+        load(number * PAGE, PAGE).then((found) => {
+          if (mine !== turn) return;
+          pages.set(number, found);
+          paint();
+        }, failed);
+      }
     },
 
     /** @param {'left'|'right'|'up'|'down'} way */
