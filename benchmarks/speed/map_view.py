@@ -157,9 +157,7 @@ def measure_page(sheet: Sheet, page: Any, repeats: int) -> Iterator[Measured]:  
     area = f"{found['width']} × {found['height']} pixels"
     yield from spread(sheet, "reading and indexing the points: ms", found["parse"])
     yield from spread(sheet, "painting all points: ms", found["paint"], note=area)
-    yield sheet.at_most(
-        "painting all points: ms, fastest", min(found["paint"]), FRAME, "what a machine without load takes"
-    )
+    yield sheet.at_most("painting all points: ms, fastest", min(found["paint"]), FRAME, "least disturbed by other load")
     yield from spread(sheet, "the image under the pointer: ms", found["hover"], HOVER)
 
 
