@@ -5,6 +5,7 @@ BIN := .venv/bin
 BENCH := .venv-bench/bin
 DOCS := .venv-docs/bin
 STUDIO := .venv-label-studio/bin
+FORMATS := .venv-formats/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 SOURCES := src tests benchmarks examples
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two processes with one thread each, never more
@@ -13,7 +14,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two pr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser label-studio bench-speed bench-quality bench-faults screens clean
+.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser axe label-studio formats bench-speed bench-quality bench-faults screens clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,11 +27,11 @@ demo: .venv/base.stamp ## Run a whole long-tailed experiment on embedded digits:
 TESTS := $(ONE_THREAD) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Types are checked while the tests run, which leave time for it; what is found is shown after them, and fails the target.
-test: lint browser ## Run everything that CI runs: lint, types, tests, doctests
+test: lint browser axe ## Run everything that CI runs: lint, types, tests, doctests
 	@$(BIN)/mypy --strict >.venv/types.txt 2>&1 & types=$$!; \
 	$(TESTS); tests=$$?; wait $$types; typed=$$?; cat .venv/types.txt; [ $$tests = 0 ] && [ $$typed = 0 ]
 
-coverage: lint types browser ## The same, and which lines it reaches: at least 90 of 100, a fifth more time
+coverage: lint types browser axe ## The same, and which lines it reaches: at least 90 of 100, a fifth more time
 	@$(TESTS) --cov --cov-report=term
 
 lint: .venv/dev.stamp ## Check style and formatting
@@ -66,8 +67,19 @@ browser:
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$as_root apt-get update -qq && $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null; }
 
+# Private: the accessibility checker of the page's tests, one file from npm.
+AXE := axe-core@4.10.2
+axe: .venv/node/$(AXE).stamp
+.venv/node/$(AXE).stamp: .venv/dev.stamp
+	@command -v npm >/dev/null || { echo "The tests of the labelling page need axe-core, and there is no npm to get it; install Node.js and run make again." >&2; exit 1; }
+	@echo "Adding axe-core for the tests of the labelling page (needed once) …"
+	@mkdir -p .venv/node && npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv/node $(AXE) >/dev/null && touch $@
+
 label-studio: .venv/dev.stamp .venv-label-studio/studio.stamp ## Run a whole loop in a real Label Studio, in an environment of its own (three minutes)
 	@LABEL_STUDIO="$(CURDIR)/$(STUDIO)/label-studio" $(ONE_THREAD) $(BIN)/python -m pytest -q -s tests/integration/test_label_studio_loop.py
+
+formats: .venv-formats/formats.stamp ## Let Datumaro and FiftyOne read our exports and write what we import, in an environment of its own
+	@$(ONE_THREAD) $(FORMATS)/python -m pytest -q -W ignore tests/unit/formats/test_other_tools.py
 
 bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries (ARGS=--quick for a short run)
 	@$(BENCH)/python -m benchmarks.speed $(ARGS)
@@ -113,4 +125,10 @@ clean: ## Remove caches and results; the virtual environments stay
 	@echo "Preparing .venv-label-studio (needed once) …"
 	@$(PYTHON) -m venv .venv-label-studio
 	@$(STUDIO)/python $(INSTALL) -c constraints-label-studio.txt label-studio
+	@touch $@
+
+.venv-formats/formats.stamp: pyproject.toml constraints-formats.txt
+	@echo "Preparing .venv-formats (needed once) …"
+	@$(PYTHON) -m venv .venv-formats
+	@$(FORMATS)/python $(INSTALL) -c constraints-formats.txt -e . datumaro fiftyone hypothesis pytest
 	@touch $@

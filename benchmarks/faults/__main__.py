@@ -18,6 +18,7 @@ from .disk_full import disk_full
 from .importing import Importing
 from .labelling import Labelling
 from .migrating import Migrating
+from .relabelling import Relabelling
 from .stage import Stage, stage
 from .strikes import Attack, Line, Struck, Sum, attack, sums
 
@@ -28,7 +29,9 @@ COLUMNS = (
 )  # fmt: skip
 KILLS, QUICK_KILLS = 200, 12
 IMAGES, QUICK_IMAGES = 400, 200
-SHARES = {"label": 0.35, "import": 0.2, "next": 0.2, "migrate": 0.15, "next, by the server": 0.1}  # of all kills
+SHARES = {
+    "label": 0.3, "import": 0.15, "next": 0.2, "migrate": 0.15, "next, by the server": 0.1, "relabel": 0.1,
+}  # of all kills  # fmt: skip
 
 
 def main() -> int:
@@ -66,6 +69,7 @@ def hurt(place: Stage, kills: int, seed: int) -> Iterator[Line]:
         "next": lambda: Choosing(place),
         "migrate": lambda: Migrating(place),
         "next, by the server": lambda: Job(place),
+        "relabel": lambda: Relabelling(place),
     }
     for verb, number in shared_out(kills).items():
         if number:
@@ -78,7 +82,7 @@ def shared_out(kills: int) -> dict[str, int]:
     """How many of the kills fall on each verb; the first gets what rounding leaves.
 
     >>> shared_out(200), sum(shared_out(12).values())
-    ({'label': 70, 'import': 40, 'next': 40, 'migrate': 30, 'next, by the server': 20}, 12)
+    ({'label': 60, 'import': 30, 'next': 40, 'migrate': 30, 'next, by the server': 20, 'relabel': 20}, 12)
     """
     numbers = {verb: int(share * kills) for verb, share in SHARES.items()}
     numbers["label"] += kills - sum(numbers.values())

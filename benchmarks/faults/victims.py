@@ -60,11 +60,21 @@ def migrate(say: Say, *, folder: str, steps: Sequence[tuple[int, str]]) -> None:
     say({"done": len(steps)})
 
 
+def relabel(say: Say, *, folder: str, batch: str) -> None:
+    """One answer for all images at once: that they are in none of the classes."""
+    with Campaign.open(folder) as campaign:
+        keys = [row[0] for row in campaign.ledger.read("SELECT key FROM image ORDER BY id")]
+        say({"begun": len(keys)})
+        done = campaign.relabel(keys, None, annotator="ann", batch=batch)
+    say({"done": len(done.changed)})
+
+
 VERBS: Mapping[str, Callable[..., None]] = {
     "serve": serve,
     "import": import_labels,
     "next": choose,
     "migrate": migrate,
+    "relabel": relabel,
 }
 
 

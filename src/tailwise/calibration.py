@@ -68,13 +68,18 @@ class Calibration:
         return ready if self.trained is None else share_with_unseen(ready, self.trained == 0, self.unseen)
 
 
-def unseen_weight(counts: ArrayLike, held_out: FloatArray) -> float:
+def unseen_weight(counts: ArrayLike, held_out: FloatArray, drawn: ArrayLike | None = None) -> float:
     """How much of a row's doubt goes to classes without labels, so that their share is `unseen_share` of the pool.
 
-    Doubt is 1 − the largest probability; its mean is that of held-out rows (m, C), and 1 without any.
+    Doubt is 1 − the largest probability; its mean is that of held-out rows (m, C), and 1 without any. `drawn` are the
+    counts (C,) without labels that were found by looking for their class, which say nothing of the pool; a class that
+    has such labels alone is not unseen.
     """
     doubt = 1 - float(held_out.max(axis=1).mean()) if len(held_out) else 1.0
     share = unseen_share(counts)
+    if drawn is not None and share > 0:
+        missing = np.count_nonzero(np.asarray(counts) == 0) / np.count_nonzero(np.asarray(drawn) == 0)
+        share = unseen_share(drawn) * missing
     return min(share / doubt, 1.0) if doubt > 0 else float(share > 0)
 
 

@@ -32,6 +32,7 @@ class Asking:
     folds: int = 5
     passes: int = 10
     vaal: VaalSettings | None = None
+    drawn: tuple[int, ...] | None = None  # labels per class but for those found by looking for it; None: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def choose(
     started = time.perf_counter()
     calibration = fit_calibrated(
         learner, labelled.inputs, labelled.labels, classes=labelled.classes, kind=asking.calibration,
-        folds=asking.folds, seed=seed, report=report,
+        folds=asking.folds, seed=seed, report=report, drawn=None if asking.drawn is None else np.array(asking.drawn),
     )  # fmt: skip
     fitted = time.perf_counter()
     predictions = predict(strategy.needs, model, labelled, pool, asking=asking, seed=seed, report=report)

@@ -28,7 +28,10 @@ import tailwise
 from .conftest import NAMES, answer_round, complaint, draw, json_of, make_photos, process, ran, rows, shown
 
 MANY = 4000  # images, too many to be indexed before anybody can interrupt
-COMMANDS = ("init", "next", "label", "status", "advise", "classes", "import", "export", "report", "doctor", "backup")
+COMMANDS = (
+    "init", "next", "label", "status", "advise", "audit", "classes", "import", "export", "report", "doctor", "backup",
+    "find", "review",
+)  # fmt: skip
 
 
 # The whole way
@@ -368,6 +371,7 @@ ONE_EACH = {
     "label": ["label", "zoo", "--no-open"],
     "status": ["status", "zoo"],
     "advise": ["advise", "zoo"],
+    "audit": ["audit", "zoo"],
     "classes": ["classes", "zoo"],
     "import": ["import", "zoo", "labels.csv"],
     "export": ["export", "zoo", "out.csv"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,22 @@ def test_advice_is_that_of_the_library_in_every_form(zoo: Path, capsys: pytest.C
     text = shown(capsys, "advise", "zoo")
     assert f"Is another round worth it? {advice.worth_it}. {advice.because}" in text
     assert shown(capsys, "advise", "zoo", "--quiet") == advice.worth_it
+
+
+def test_an_audit_is_that_of_the_library_in_every_form(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "tailwise next zoo --audit 0.1" in shown(capsys, "audit", "zoo")
+    assert ran("next", "zoo", "-b", "12", "--audit", "0.5", "--quiet") == 0
+    answer_round(zoo)
+    with tailwise.Campaign.open(zoo, read_only=True) as campaign:
+        found = campaign.audit(wanted=0.6)
+    assert found.images == 6
+    facts = json_of(capsys, "audit", "zoo", "--wanted", "0.6")
+    assert facts["accuracy"] == asdict(found)["accuracy"]
+    assert [one["name"] for one in facts["classes"]] == list(NAMES)
+    text = shown(capsys, "audit", "zoo", "--wanted", "0.6")
+    assert all(sentence in text for sentence in found.sentences)
+    assert "95 % interval" in text
+    assert shown(capsys, "audit", "zoo", "--wanted", "0.6", "--quiet") == found.sentences[0]
 
 
 def test_classes_are_changed_all_or_none(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from benchmarks.faults.disk_full import disk_full
 from benchmarks.faults.importing import Importing
 from benchmarks.faults.labelling import Labelling
 from benchmarks.faults.migrating import Migrating
+from benchmarks.faults.relabelling import Relabelling
 from benchmarks.faults.sound import compare, events, faults, harmful
 from benchmarks.faults.stage import Stage, stage
 from benchmarks.faults.strikes import Attack, Line, Struck, attack, sums
@@ -31,12 +32,13 @@ from tailwise.web.settings import SHORTEST_TOKEN, campaign_token
 
 pytestmark = pytest.mark.slow
 
-KILLS = {"label": 5, "import": 2, "next": 2, "migrate": 2}
+KILLS = {"label": 5, "import": 2, "next": 2, "migrate": 2, "relabel": 3}
 ATTACKS: dict[str, Callable[[Stage], Attack]] = {
     "label": lambda place: Labelling(place, np.random.default_rng(7), each=10),
     "import": Importing,
     "next": Choosing,
     "migrate": Migrating,
+    "relabel": Relabelling,
 }
 
 

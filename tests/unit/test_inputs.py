@@ -219,6 +219,28 @@ def test_bfloat16_rows_that_are_not_probabilities_are_rejected() -> None:
     assert choose(mc_proba=torch.tensor(PREDICTIONS["mc_proba"]).to(torch.bfloat16))
 
 
+def test_jax_arrays_give_the_picks_of_the_same_numbers() -> None:
+    jnp = pytest.importorskip("jax.numpy", reason="jax is not installed: pip install jax")
+    made = pool().astype(np.float32)
+    rows = np.arange(len(made))
+    options = {"exclude": rows[:9], "include": rows[20:22], "groups": rows // 3, "counts": np.array([5, 3, 1, 0])}
+    theirs = {name: jnp.asarray(value) for name, value in options.items()}
+    assert picks(jnp.asarray(made)) == picks(made)
+    assert picks(jnp.asarray(made), **theirs) == picks(made, **options)
+    with pytest.raises(BadProbabilities, match="did you forget softmax"):
+        picks(jnp.log(jnp.asarray(made)))
+
+
+def test_jax_bfloat16_is_widened_and_its_rows_sum_to_1() -> None:
+    jnp = pytest.importorskip("jax.numpy", reason="jax is not installed: pip install jax")
+    rough = jnp.asarray(np.random.default_rng(5).dirichlet(np.full(100, 0.3), size=2_000)).astype(jnp.bfloat16)
+    wide = np.asarray(rough, dtype=np.float64)
+    sums = wide.sum(axis=1, keepdims=True)
+    assert np.abs(sums - 1).max() > 1e-3  # more than float32 may be off
+    batch = tailwise.select(rough, 30, balance=1.0, score="entropy")
+    np.testing.assert_allclose(batch.expected_counts, (wide / sums)[batch.indices].sum(axis=0), atol=1e-5)
+
+
 def test_logits_get_a_hint() -> None:
     with pytest.raises(BadProbabilities, match="If these are logits, give logits=True"):
         picks(np.log(pool()))

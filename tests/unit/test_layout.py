@@ -34,8 +34,10 @@ EXCEPTIONS = {  # (file, package): imported when called, never at import
 }
 
 LIBRARY_PACKAGE = {
+    "cleanlab": "campaign",
     "fastapi": "web",
     "highspy": "solver",
+    "imagehash": "campaign",
     "llvmlite": "matrix",
     "matplotlib": "report",
     "numba": "matrix",

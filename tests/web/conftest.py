@@ -32,7 +32,7 @@ from tailwise.campaign.rounds import Pick, open_round
 from tailwise.campaign.service import Campaign
 from tailwise.web.serve import Options, Serving, running
 
-PATIENCE = 120.0  # seconds until a wait is a failure, on a machine that does much else
+PATIENCE = 25.0  # seconds until a wait is a failure, on a machine that does much else
 REPORT = """
 const { store } = await import('/static/js/state.js');
 const { openDisk } = await import('/static/js/disk.js');
@@ -71,12 +71,14 @@ class Site:
     folder: Path
     port: int
     link: str = ""
+    annotator_link: str = ""
     _server: AbstractContextManager[Serving] | None = None
     _truth: dict[str, int] = field(default_factory=dict)
 
     def start(self) -> None:
         self._server = running(self.folder, Options(port=self.port))
-        self.link = self._server.__enter__().link
+        serving = self._server.__enter__()
+        self.link, self.annotator_link = serving.link, serving.annotator_link or ""
 
     def stop(self) -> None:
         if self._server is not None:
@@ -214,11 +216,11 @@ class Page:
     def __init__(self, driver: Chrome) -> None:
         self.driver = driver
 
-    def open(self, site: Site, name: str = "Ada", view: str = "label") -> Page:
-        """Enter by the link; the name is known from an earlier visit."""
+    def open(self, site: Site, name: str = "Ada", view: str = "label", *, annotator: bool = False) -> Page:
+        """Enter by the owner's link or by the annotators'; the name is known from an earlier visit."""
         source = f"localStorage.setItem('tailwise.annotator', {json.dumps(name)})"
         kept = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
-        self.driver.get(f"{site.link}#{view}")
+        self.driver.get(f"{site.annotator_link if annotator else site.link}#{view}")
         self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", kept)
         return self.ready()
 
@@ -253,7 +255,9 @@ class Page:
         return self.driver.execute_script(script, *values)
 
     def ask(self, script: str, *values: Any) -> Any:  # noqa: ANN401
-        """The result of an asynchronous function's body."""
+        """The result of an asynchronous function's body; it imports the modules that the page has loaded."""
+        main = self.run("return document.querySelector('script[type=module]')?.getAttribute('src') ?? ''")
+        script = script.replace("/static/js/", main.removesuffix("main.js") or "/static/js/")
         wrapped = (
             "const done = arguments[arguments.length - 1];"
             f"(async (...values) => {{ {script} }})(...arguments)"
@@ -297,9 +301,9 @@ class Page:
         return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
 
     def shown(self) -> str:
-        """The key of the image on show, '' where there is none."""
-        script = "return document.querySelector('.label-view:not([hidden]) #stage > .photo')?.dataset.key ?? ''"
-        return str(self.run(script))
+        """The key of the image that can be seen, '' where there is none."""
+        photo = ".label-view:not([hidden]) #stage > .photo[data-painted]"
+        return str(self.run("return document.querySelector(arguments[0])?.dataset.key ?? ''", photo))
 
     def wait_shown(self, *, other_than: str = "") -> str:
         def other() -> str:

@@ -108,11 +108,11 @@ def test_a_campaign_without_images_or_rounds_has_a_state(tmp_path: Path) -> None
         assert (state["round"], state["images"]) == (None, {"usable": 0})
         assert state["next"] == {"budget": 100, "left": 0, "skipped": 0}
         assert api.lease() == []
-        assert api.post("/api/grid", annotator="ada", class_id=1) == {"images": []}
+        assert api.post("/api/grid", annotator="ada", class_id=1) == {"images": [], "counts": []}
         assert api.get("/api/rounds") == {"items": []}
         assert api.get("/api/conflicts")["items"] == []
-        api.post("/api/next")
-        assert "only 0 are left to choose from" in api.wait_for_job()["error"]
+        answer = api.client.post("/api/next", json={})
+        assert "no image is left to choose from" in answer.json()["error"]["message"]
 
 
 def test_unicode_names_come_back_as_they_went_in(tmp_path: Path) -> None:
@@ -351,6 +351,27 @@ def test_the_history_is_the_latest_first_and_only_ones_own(api: Api) -> None:
     assert api.get("/api/history", annotator="bob")["items"] == []
 
 
+def test_the_history_goes_on_before_an_event(api: Api) -> None:
+    for key in api.lease("ada", 5):
+        api.answer(key, 1)
+    everything = [one["event"] for one in api.get("/api/history", annotator="ada")["items"]]
+    paged, before = list[int](), {}
+    while items := api.get("/api/history", annotator="ada", limit=2, **before)["items"]:
+        paged += [one["event"] for one in items]
+        before = {"before": paged[-1]}
+    assert len(paged) == 5
+    assert paged == everything
+
+
+def test_the_image_that_is_wanted_first_comes_first_where_it_is_free(api: Api) -> None:
+    keys = api.lease("ada", 5)
+    api.post("/api/release", annotator="ada", images=keys)
+    leased = api.post("/api/lease", annotator="ada", count=2, first=keys[3])["images"]
+    assert [one["key"] for one in leased] == [keys[3], keys[0]]
+    other = api.post("/api/lease", annotator="bob", count=2, first=keys[3])["images"]  # ada holds it
+    assert keys[3] not in [one["key"] for one in other]
+
+
 def test_the_history_holds_an_answer_that_was_changed_since(api: Api) -> None:
     first, second, *_ = api.lease("ada")
     for key, cls in ((first, 1), (second, 2), (first, 3)):
@@ -577,6 +598,20 @@ def test_the_page_and_every_file_it_names_are_served_and_kept_by_name(api: Api) 
         assert answer.status_code == 200, name
         again = api.client.get(f"/static/{name}", headers={"If-None-Match": answer.headers["etag"]})
         assert again.status_code == 304
+        assert answer.headers["cache-control"] == "private, max-age=31536000, immutable"
+    assert page.headers["cache-control"] == "private, no-cache"
+    assert api.client.get("/static/v-0123456789abcdef/js/main.js").status_code == 404
+    assert api.client.get("/static/js/main.js").headers["cache-control"] == "private, no-cache"
+
+
+def test_static_files_are_compressed_for_those_who_can_read_it(api: Api) -> None:
+    packed = api.client.get("/", headers={"Accept-Encoding": "gzip"})
+    plain = api.client.get("/", headers={"Accept-Encoding": "identity"})
+    assert (packed.headers.get("content-encoding"), plain.headers.get("content-encoding")) == ("gzip", None)
+    assert packed.text == plain.text
+    assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 2
+    assert packed.headers["etag"] != plain.headers["etag"]
+    assert packed.headers["vary"] == "Accept-Encoding"
 
 
 # Rounds and jobs.
@@ -674,13 +709,27 @@ def test_a_round_that_cannot_be_is_refused_at_once(fresh: Api, wish: dict[str, A
 
 
 def test_a_job_that_fails_says_why_and_the_next_one_may_succeed(fresh: Api) -> None:
-    fresh.post("/api/next", budget=41)
+    images = fresh.folder.parent / "images"
+    images.rename(images.with_name("away"))
+    fresh.post("/api/next", budget=5)
     failed = fresh.wait_for_job()
     assert failed["state"] == "failed"
-    assert "only 40 are left" in failed["error"]
+    assert failed["error"]
     assert fresh.get("/api/state")["job"]["error"] == failed["error"]
+    images.with_name("away").rename(images)
     fresh.post("/api/next", budget=5)
     assert fresh.wait_for_job()["state"] == "done"
+
+
+def test_an_impossible_budget_is_rejected_before_a_job_starts(fresh: Api) -> None:
+    answer = fresh.client.post("/api/next", json={"budget": 41})
+    assert answer.status_code == 409
+    assert answer.json()["error"]["message"] == (
+        "asked for 41 images, but only 40 can be chosen; lower the budget to 40"
+    )
+    assert fresh.get("/api/job")["state"] == "idle"
+    fresh.post("/api/next", budget=40)
+    assert fresh.wait_for_job()["round"] == 1
 
 
 def test_one_job_at_a_time(fresh: Api) -> None:
@@ -854,6 +903,7 @@ def test_the_openapi_document_names_every_route_and_is_for_token_holders(api: Ap
     assert set(paths) == {
         "/api/state", "/api/lease", "/api/release", "/api/answers", "/api/undo", "/api/history", "/api/grid",
         "/api/conflicts", "/api/settle", "/api/rounds", "/api/next", "/api/job", "/image/{key}",
+        "/api/review/errors", "/api/review/duplicates", "/api/review/group", "/api/review/undo",
     }  # fmt: skip
     bare = request("GET", "/api/openapi.json", {"Host": "localhost"})
     assert exchange(api.serving.port, bare).status == 401

@@ -18,7 +18,7 @@ from PIL import Image
 
 from tailwise.campaign.service import Campaign
 from tailwise.errors import BadInput
-from tailwise.web.serve import Options, most_connections
+from tailwise.web.serve import Options
 from tailwise.web.settings import Limits
 
 from .api_client import Api, read_answer, reopened, request, serving_api
@@ -242,8 +242,8 @@ def test_without_descriptors_the_log_gets_one_line_and_the_server_comes_back(tmp
 def test_half_of_the_descriptors_stay_for_the_ledger_and_the_images() -> None:
     resource = pytest.importorskip("resource")
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert most_connections(1) == 1
-    assert most_connections(10**9) <= (10**9 if soft == resource.RLIM_INFINITY else soft // 2)
+    assert Limits(1).most_connections() == 1
+    assert Limits(10**9).most_connections() <= (10**9 if soft == resource.RLIM_INFINITY else soft // 2)
 
 
 @pytest.mark.parametrize("name", ["max_connections", "header_timeout", "keep_alive", "write_timeout", "accept_pause"])

@@ -200,7 +200,7 @@ def test_a_campaign_can_be_blind_for_all(page: Page, make_site: MakeSite) -> Non
     assert page.all(".note.guess") == []
     assert page.attribute(".tool-blind", "disabled") is not None
     page.press("b")
-    page.wait_text("labelled blind", "#toasts")
+    page.wait_text("Suggestions are hidden in this campaign", "#toasts")
 
 
 def test_more_classes_than_keys_are_found_by_typing(page: Page, make_site: MakeSite) -> None:

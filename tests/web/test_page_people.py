@@ -173,10 +173,14 @@ def test_conflicts_are_settled_as_a_class_or_as_other(page: Page, other_page: Pa
     page.press("c")
     page.wait_text("2 conflicts", "#conflicts")
     page.wait_text("Cohen", "#conflicts")
-    assert {"Ada", "Ben"} <= set(page.text("#conflicts .voices").split())
+    assert {"Ada", "Ben"} <= set(page.text("#conflicts .verdicts").split())
     first = page.attribute("#conflicts .photo", "data-key")
-    page.press("3")
+    page.press("3")  # two people, two answers: nothing has this key
+    page.press("/")
+    page.until(lambda: page.run("return document.activeElement.tagName") == "INPUT", "the box has the focus")
+    page.press("owl", Keys.ENTER)
     page.wait_text("1 conflict", "#conflicts")
+    page.click("#conflicts [data-verdict=another]")
     page.click("#conflicts [data-class=other]")
     page.wait_text("Nothing to settle", "#conflicts")
     page.until(lambda: len(site.events()) == 6, "both are settled on the disk")
@@ -220,7 +224,7 @@ def test_undo_among_the_conflicts_takes_settlements_back_and_no_answers(
     page.press("u")
     page.wait_text("No settlement to undo", "#toasts")
     first = page.attribute("#conflicts .photo", "data-key")
-    page.press("3")
+    page.press("1")
     page.wait_text("1 conflict", "#conflicts")
     page.press("o")
     page.wait_text("Nothing to settle", "#conflicts")
@@ -236,8 +240,8 @@ def test_undo_among_the_conflicts_takes_settlements_back_and_no_answers(
     page.until(lambda: site.labels() == {}, "no decision is left")
     assert [kind for _, _, kind, _ in site.events()][-4:] == ["settle-label", "settle-other", "undo", "undo"]
     assert page.all("#conflicts [data-act=undo]") == []
-    page.press("2")
-    page.until(lambda: site.labels() == {first: "dog"}, "it is settled anew")
+    page.press("1")
+    page.until(lambda: site.labels() == {first: "cat"}, "it is settled anew, as Ada said")
 
 
 def test_undo_in_the_history_of_rounds_takes_nothing_back(page: Page, make_site: MakeSite) -> None:
@@ -266,3 +270,49 @@ def test_a_change_of_name_gives_the_images_back(page: Page, make_site: MakeSite)
     image = page.answer("2")
     page.wait_empty("complete")
     assert site.events()[-1] == (image, "Ben", "label", "dog")
+
+
+def test_an_annotator_labels_and_leaves_training_and_settling_to_the_owner(
+    page: Page, other_page: Page, make_site: MakeSite
+) -> None:
+    site = make_site(images=2, settings={"overlap": 2})
+    owner, guest = page.open(site, "Ada"), other_page.open(site, "Ben", annotator=True)
+    for one, key in ((owner, "1"), (guest, "2")):
+        one.answer(key)
+        one.answer("3")
+    owner.wait_empty("complete")
+    guest.wait_empty("complete")
+    guest.wait_text("The owner of this campaign starts the next round", "#empty")
+    assert not guest.find("#empty [data-act=next]").is_displayed()
+    assert owner.find("#empty [data-act=next]").is_displayed()
+
+    guest.press("c")
+    guest.wait_text("1 conflict", "#conflicts")
+    guest.wait_text("Only the owner’s link can do this", "#conflicts")
+    assert guest.all("#conflicts .classes") == []
+    assert [one.is_enabled() for one in guest.all("#conflicts .verdict")] == [False, False]
+    guest.press("1")
+    guest.wait_text("Only the owner’s link can do this", "#toasts")
+    owner.press("c")
+    owner.wait_text("1 conflict", "#conflicts")
+    owner.press("1")
+    owner.wait_text("Nothing to settle", "#conflicts")
+    owner.until(
+        lambda: [kind for _, _, kind, _ in site.events()].count("settle-label") == 1, "the owner has settled it"
+    )
+    assert guest.text("#banner") == ""
+
+
+def test_what_the_server_refuses_an_annotator_does_not_lock_the_page(page: Page, make_site: MakeSite) -> None:
+    """A settlement that waited in the outbox of a page that is opened by the annotators' link now."""
+    site = make_site(images=1)
+    page.open(site, "Ada", annotator=True)
+    image = page.wait_shown()
+    page.ask(
+        "const { post } = await import('/static/js/api.js'); const { note } = await import('/static/js/link.js');"
+        "await post('/api/settle', values[0]).catch(note);",
+        {"annotator": "Ada", "key": "settlement-1", "image": image, "kind": "settle-other"},
+    )
+    assert page.run("return document.querySelector('#empty:not([hidden])')") is None
+    assert page.answer("1") == image
+    page.wait_empty("complete")

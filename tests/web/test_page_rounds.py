@@ -66,6 +66,9 @@ def test_the_next_round_is_trained_and_chosen_from_the_page(page: Page, make_sit
     page.wait_text("Round 1", "#rounds")
     page.wait_text("closed", "#rounds")
     page.wait_text("certified", "#rounds")
+    assert "λ" not in page.text("#rounds")
+    page.click("#rounds .details summary")
+    page.wait_text("Strategy", "#rounds .details[open]")
     page.wait_text("0 of 7 images", "#rounds")
     page.press("l")
     assert page.wait_shown() == first

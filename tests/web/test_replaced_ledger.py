@@ -97,7 +97,7 @@ def test_the_page_says_so_and_keeps_what_is_answered(
     page.wait_text("The campaign file was replaced or deleted while the server was running", "#banner")
     page.until(lambda: page.saving() == "kept", "the answers are kept here")
     page.wait_text("Your answers are kept in this browser (3)", "#banner")
-    page.until(lambda: "3 kept here" in page.text("#saving"), "the number is shown")
+    page.until(lambda: "3 waiting to sync" in page.text("#saving"), "the number is shown")
     page.driver.refresh()  # a page that is opened now says the same
     page.wait_text("The campaign file was replaced or deleted")
     site.stop(signal.SIGTERM)

@@ -5,6 +5,8 @@ The server is real, and so is its port; what no client library would send is sen
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import socket
 import threading
@@ -179,6 +181,22 @@ def test_a_link_with_a_wrong_token_sets_no_cookie_and_says_what_to_do(api: Api) 
     assert answer.status_code == 401
     assert "set-cookie" not in answer.headers
     assert "tailwise label" in answer.text
+    assert "<h1>This link is not valid</h1>" in answer.text
+    style = answer.text.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = answer.headers["content-security-policy"]
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+
+
+def test_the_whole_link_can_be_pasted_where_a_token_is_asked_for(api: Api) -> None:
+    def pasted(text: str) -> int:
+        return httpx.get(api.serving.url, params={"token": text}, trust_env=False).status_code
+
+    assert api.serving.token is not None
+    assert pasted(api.serving.link) == pasted(f" {api.serving.link}#grid ") == pasted(api.serving.token) == 303
+    assert pasted(api.serving.link + "x") == pasted("http://127.0.0.1/?a=b") == pasted("?token=") == 401
 
 
 def test_a_person_who_comes_from_another_site_gets_in_at_the_second_try(api: Api) -> None:
@@ -191,20 +209,109 @@ def test_a_person_who_comes_from_another_site_gets_in_at_the_second_try(api: Api
 
 
 def test_a_new_token_ends_the_old_links(tmp_path: Path) -> None:
+    def tokens(one: Api) -> list[str]:
+        return [one.serving.token or "", one.serving.annotator_token or ""]
+
     with serving_api(tmp_path, images=1) as before:
-        old, folder = before.serving.token, before.folder
+        old, folder = tokens(before), before.folder
+    assert len(set(old)) == 2
     with reopened(folder) as same:
-        assert same.serving.token == old
+        assert tokens(same) == old
     with reopened(folder, Options(port=0, new_token=True)) as after:
-        assert after.serving.token != old
-        assert httpx.get(f"{after.serving.url}api/state", headers={"X-Tailwise-Token": old or ""}).status_code == 401
-    assert (folder / "token").stat().st_mode & 0o777 == 0o600
+        assert not set(tokens(after)) & set(old)
+        for token in old:
+            assert get(after, "/api/state", X_Tailwise_Token=token).status == 401
+            assert httpx.get(f"{after.serving.url}?token={token}", trust_env=False).status_code == 401
+    for file in ("token", "token-annotator"):
+        assert (folder / file).stat().st_mode & 0o777 == 0o600
+
+
+# The owner and the annotators: two tokens, two roles.
+
+OWNER_ROUTES = {
+    ("POST", "/api/classes/add"),
+    ("POST", "/api/classes/edit"),
+    ("POST", "/api/settle"),
+    ("POST", "/api/next"),
+    ("POST", "/setup"),
+    ("POST", "/predict"),
+    ("POST", "/webhook"),
+}
+"""Train, settle, change classes or settings, export; and Label Studio, which trains."""
+
+
+def test_annotators_cannot_use_the_routes_of_the_owner_and_can_use_all_others(tmp_path: Path) -> None:
+    with serving_api(tmp_path, Options(port=0, ml_backend=True), images=2) as api:
+        paths = api.get("/api/openapi.json")["paths"]
+        routes = [(method.upper(), path) for path, methods in paths.items() for method in methods]
+        assert set(routes) >= OWNER_ROUTES
+        for method, path in routes:
+            place = path.replace("{key}", "0" * 16)
+            # A body that fits no schema: the role is checked first, and nothing is done in any case.
+            roles = {
+                role: post(api, b"[]", place, X_Tailwise_Token=token) if method == "POST"
+                else get(api, place, X_Tailwise_Token=token)
+                for role, token in (("owner", api.serving.token), ("annotator", api.serving.annotator_token))
+            }  # fmt: skip
+            if (method, path) in OWNER_ROUTES:
+                assert (roles["annotator"].status, roles["annotator"].code) == (403, "owner_only"), path
+                assert b"needs the owner's link" in roles["annotator"].body
+                assert roles["owner"].status == 422, path
+            else:
+                assert roles["annotator"].status == roles["owner"].status != 403, path
+
+
+def test_the_state_names_the_role_of_the_link(api: Api) -> None:
+    for link, role in ((api.serving.link, "owner"), (api.serving.annotator_link, "annotator")):
+        assert link is not None
+        with httpx.Client(trust_env=False) as browser:
+            assert browser.get(link).status_code == 303
+            assert browser.get(f"{api.serving.url}api/state").json()["role"] == role
+            foreign = browser.post(f"{api.serving.url}api/next", json={}, headers={"Origin": api.serving.url[:-1]})
+            assert foreign.status_code == (403 if role == "annotator" else 409)
+
+
+def test_the_ticket_of_a_notebook_opens_the_page_for_its_owner(api: Api) -> None:
+    with httpx.Client(trust_env=False) as browser:
+        assert browser.get(f"{api.serving.url}?token={api.serving.ticket}").status_code == 303
+        assert browser.get(f"{api.serving.url}api/state").json()["role"] == "owner"
+
+
+def test_both_tokens_at_once_are_the_owners(api: Api) -> None:
+    cookie = f"tailwise_{api.serving.port}={api.serving.annotator_token}"
+    assert json.loads(get(api, "/api/state", Cookie=cookie).body)["role"] == "owner"
+
+
+def test_without_tokens_everybody_is_the_owner(tmp_path: Path) -> None:
+    with serving_api(tmp_path, Options(port=0, with_token=False), images=1) as api:
+        assert api.get("/api/state")["role"] == "owner"
+        assert not (tmp_path / "campaign" / "token-annotator").exists()
+        assert api.refused("/api/next") != (403, "owner_only")
+
+
+def test_annotators_undo_answers_but_no_decisions(tmp_path: Path) -> None:
+    with serving_api(tmp_path, images=1, settings={"overlap": 2}) as api:
+        image = api.lease()[0]
+        said, key, undo = api.answer(image, 1), new_key(), new_key()
+        api.answer(image, 2, annotator="bob")
+        api.post("/api/settle", annotator="ada", key=key, image=image, kind="settle-label", class_id=1)
+
+        api.client.headers["X-Tailwise-Token"] = api.serving.annotator_token or ""
+        assert api.refused("/api/undo", annotator="ada", key=new_key(), undoes=key) == (403, "owner_only")
+        taken = api.post("/api/undo", annotator="ada", key=new_key(), undoes=said["key"])
+        assert taken["undone"]["kind"] == "label"
+
+        api.client.headers["X-Tailwise-Token"] = api.serving.token or ""
+        assert api.post("/api/undo", annotator="ada", key=undo, undoes=key)["undone"]["kind"] == "settle-label"
+        api.client.headers["X-Tailwise-Token"] = api.serving.annotator_token or ""
+        assert api.refused("/api/undo", annotator="ada", key=new_key(), undoes=undo) == (403, "owner_only")
 
 
 def test_the_token_is_in_no_answer(api: Api) -> None:
     assert api.serving.token is not None
     for path in ("/api/state", "/api/openapi.json", "/", "/api/nothing"):
-        assert api.serving.token not in get(api, path).body.decode()
+        for token in (api.serving.token, api.serving.annotator_token or ""):
+            assert token not in get(api, path).body.decode()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.5"])

@@ -31,6 +31,7 @@ from tailwise.report.names import classical_form, strategy_title
 
 ADJUSTED, PLAIN = Measure("adjusted", MEAN), Measure("balanced", MEAN)
 ADJUSTED_END, PLAIN_END = Measure("adjusted", END), Measure("balanced", END)
+ENOUGH_SEEDS = 8  # a comparison with fewer proves nothing
 TAIL, CLASSES = Measure("tail", MEAN), Measure("classes", END)
 
 
@@ -54,11 +55,19 @@ class Analysis:
         self.trials, self.setup, self.default = by_trial(scores), setup, setup.default
         self.cells = [cell for cell in setup.cells if trials_in(self.trials, RANDOM, cell)]
         self.long_cells = [cell for cell in setup.long_cells if trials_in(self.trials, RANDOM, cell)]
-        ran = [one for one in self.trials if one not in (FIRST_SET, RANDOM_LONG) and one == one.whole]
+        known = [one for one in self.trials if one not in (FIRST_SET, RANDOM_LONG) and one == one.whole]
+        ran = [one for one in known if self._enough(one)]
+        self.waiting = [one for one in known if one not in ran]  # too few seeds so far: stored, and not shown
         gains = {one: self.gain(one).mean for one in ran}
         self.methods = sorted(ran, key=lambda one: -math.inf if math.isnan(gains[one]) else gains[one], reverse=True)
         wanted = dict.fromkeys((self.default, RANDOM, *setup.rivals))
         self.drawn = [one for one in wanted if one in self.trials]  # the default, random selection and the rivals
+
+    def _enough(self, method: Method) -> bool:
+        """Whether at least half of the cells have enough seeds of a method, or as many as of the default."""
+        seeds = {cell: len(trials_in(self.trials, method, cell)) for cell in self.cells}
+        wanted = {cell: min(ENOUGH_SEEDS, len(trials_in(self.trials, self.default, cell))) for cell in seeds}
+        return 2 * sum(count >= max(wanted[cell], 1) for cell, count in seeds.items()) >= len(self.cells)
 
     def gain(self, method: Method, measure: Measure = ADJUSTED) -> Overall:
         """Over random selection, in the mean over cells."""

@@ -12,6 +12,7 @@ from benchmarks.quality.leaderboard.analysis import (
     ADJUSTED,
     ADJUSTED_END,
     CLASSES,
+    ENOUGH_SEEDS,
     PLAIN,
     PLAIN_END,
     Analysis,
@@ -26,7 +27,6 @@ from tailwise.report.figures import write_figure
 from tailwise.report.tables import number
 
 MOST_LOSSES = 60  # lines of the table
-ENOUGH_SEEDS = 8
 CURVES = ("cifar.01", "tiny100", "gtsrb", "flowers")  # drawn where they ran
 HOW_TO_READ = Path(__file__).with_name("how_to_read.md")
 COMMAND = """```sh
@@ -103,6 +103,9 @@ def _opening(analysis: Analysis) -> str:
     gaps = f" {missing} of {len(seeds)} combinations of method and cell have not run yet." if missing else ""
     if min(ran) < ENOUGH_SEEDS:
         gaps += f" **Preliminary:** conclude nothing from fewer than {ENOUGH_SEEDS} seeds."
+    if analysis.waiting:
+        names = ", ".join(name_of(one) for one in analysis.waiting)
+        gaps += f" Stored, but not shown with fewer than {ENOUGH_SEEDS} seeds in half of the cells: {names}."
     left_out = "; ".join(f"{name_of(Method(name))}, which {why}" for name, why in analysis.setup.left_out.items())
     pools = len({pool for pool, _ in analysis.cells})
     return (

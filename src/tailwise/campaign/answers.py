@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -112,13 +113,40 @@ def record_each(ledger: Ledger, answers: Sequence[Answer]) -> list[Recorded | Re
         return [_record_or_refuse(connection, answer) for answer in answers]
 
 
+def record_batch(ledger: Ledger, answers: Sequence[Answer]) -> list[Recorded]:
+    """Record changes of many images that share a batch, all or none; `undo_batch` takes them back together."""
+    batches = {answer.batch for answer in answers}
+    if len(batches) != 1:
+        raise BadInput(f"changes of {len(batches)} batches were given together; give one batch to all of them")
+    for batch in batches:
+        _check_key(batch or "")
+    return record(ledger, answers)
+
+
+def undo_batch(ledger: Ledger, batch: str, annotator: str, *, source: str = "api") -> list[Undone]:
+    """Take back one's changes of a batch that still stand, all or none; the latest first."""
+    name = clean_annotator(annotator)
+    with ledger.writing() as connection:
+        rows = connection.execute(
+            "SELECT e.*, EXISTS (SELECT 1 FROM event AS u WHERE u.undoes = e.id AND u.kind = 'undo') AS undone "
+            "FROM event AS e WHERE e.batch = ? AND e.kind <> 'undo' ORDER BY e.id DESC",
+            (batch,),
+        ).fetchall()
+        if not rows:
+            raise BadInput(f"asked to undo the batch {shown(batch)}, but no change belongs to it")
+        if others := {row["annotator"] for row in rows} - {name}:
+            raise BadInput(f"{name} asked to undo a batch of {min(others)}; people undo their own answers")
+        standing = [row for row in rows if not row["undone"]]
+        return [_take_back(connection, row, uuid.uuid4().hex, now(), source) for row in standing]
+
+
 def settle(
     ledger: Ledger, *, key: str, image: int, annotator: str, class_id: int | None, at: int | None = None,
-    source: str = "api",
+    source: str = "api", found_by: str | None = None,
 ) -> Recorded:  # fmt: skip
     """Decide an image whose answers differ; without a class the image is of another kind. The last decision counts."""
     kind = "settle-other" if class_id is None else "settle-label"
-    return record(ledger, [Answer(key, image, annotator, kind, class_id, at, source=source)])[0]
+    return record(ledger, [Answer(key, image, annotator, kind, class_id, at, source=source, found_by=found_by)])[0]
 
 
 def undo(
@@ -139,6 +167,40 @@ def undo(
         if target is None:
             return None
         return _take_back(connection, target, key, _moment(at), source)
+
+
+def take_back_batch(ledger: Ledger, batch: str, annotator: str, key: str, *, source: str = "api") -> list[int]:
+    """Take back all answers of one's batch that stand, in one transaction; gives the ids of their images.
+
+    The same key again takes nothing back.
+    """
+    name = clean_annotator(annotator)
+    with ledger.writing() as connection:
+        rows = connection.execute("SELECT * FROM event WHERE batch = ? AND kind <> 'undo'", (batch,)).fetchall()
+        if not rows:
+            raise BadInput(f"asked to undo the change {batch[:80]!r}, but no answer belongs to it")
+        if any(row["annotator"] != name for row in rows):
+            raise BadInput(f"{name} asked to undo a change of {rows[0]['annotator']}; people undo their own answers")
+        left = connection.execute("SELECT * FROM standing WHERE batch = ? ORDER BY id", (batch,)).fetchall()
+        at = now()
+        for row in left:
+            undo_key = f"{key}-{row['id']}"
+            _check_key(undo_key)
+            again = Answer(
+                undo_key, row["image_id"], name, "undo", None, at, row["round_id"], row["model_version"], source,
+                None, row["found_by"],
+            )  # fmt: skip
+            _insert(connection, again, name, at, row["id"])
+    return [row["image_id"] for row in left]
+
+
+def hunted(ledger: Ledger) -> set[int]:
+    """Ids of images whose standing answers were all given while hunting for a class: no sample of any pool."""
+    rows = ledger.read(
+        "SELECT image_id FROM standing GROUP BY image_id HAVING sum(found_by IS NOT 'hunt') = 0 AND "
+        "sum(kind <> 'skip') > 0"
+    )
+    return {row[0] for row in rows}
 
 
 def labels(ledger: Ledger) -> tuple[IntArray, IntArray]:
@@ -173,16 +235,18 @@ def conflicts(ledger: Ledger) -> list[Conflict]:
 
 
 def history(
-    ledger: Ledger, annotator: str, *, round_id: int | None = None, limit: int = 50, changed: bool = False
-) -> list[StandingAnswer]:
-    """The standing answers of one person, latest first.
+    ledger: Ledger, annotator: str, *, round_id: int | None = None, limit: int = 50, changed: bool = False,
+    before: int | None = None,
+) -> list[StandingAnswer]:  # fmt: skip
+    """The standing answers of one person, latest first; with `before` those from before an event.
 
     With `changed` also those that the person gave otherwise since: they stand again when the later ones are undone.
     """
     table = f"(SELECT id AS event_id, * FROM standing WHERE kind IN {ANSWERS})" if changed else "answer"
     rows = ledger.read(
-        f"SELECT * FROM {table} WHERE annotator = ? AND (? IS NULL OR round_id = ?) ORDER BY event_id DESC LIMIT ?",
-        (clean_annotator(annotator), round_id, round_id, limit),
+        f"SELECT * FROM {table} WHERE annotator = :who AND (:round IS NULL OR round_id = :round) "
+        "AND (:before IS NULL OR event_id < :before) ORDER BY event_id DESC LIMIT :limit",
+        {"who": clean_annotator(annotator), "round": round_id, "before": before, "limit": limit},
     )
     return [_given(row) for row in rows]
 

@@ -19,12 +19,12 @@ from ..errors import BadInput, PoolExhausted
 from ..inputs import many, whole_number
 from ..learners.learner import Learner
 from ..learners.linear import Float32Array
-from ..processes import one_blas_thread
 from ..selection import Bar, Selection, html_summary, html_table
 from ..strategies import cold_start, make
 from ..types import FloatArray, IntArray, Progress, no_progress
+from .audit import Drawn, draw, mixed
 from .classes import list_classes
-from .features import Embedding, embed
+from .features import Embedding, embed, main_axes
 from .ledger import HasLedger, Ledger, ledger_of
 from .models import Labelled, describe, head_named, labelled_set, save, train, with_features
 from .rounds import (
@@ -119,6 +119,7 @@ class RoundOptions:
     allow_unfinished: open the round even if the last one is not finished; its unanswered images return to the pool.
     skipped: choose also from the images that people have skipped and not answered.
     learner: a name, or an object with `fit` and `predict_proba`, whose model is used for this round and not stored.
+    audit: share of the round that is drawn at random, mixed among the others.
     """
 
     budget: int | None = None
@@ -131,6 +132,7 @@ class RoundOptions:
     allow_unfinished: bool = False
     skipped: bool = False
     learner: object = None
+    audit: float | None = None
 
 
 DEFAULT_OPTIONS = RoundOptions()
@@ -150,6 +152,7 @@ class Request:
     seed: int
     overlap: int
     learner: Learner
+    audit: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,11 +192,16 @@ def next_round(
     asked = _within_pool(ledger, asked, len(readable))
     labelled = with_features(labelled, embedding)
     by_model = np.count_nonzero(labelled.counts()) > 1
-    chosen = (_choose_by_model if by_model else _choose_without_model)(asked, labelled, embedding, readable, report)
+    drawn = draw(ledger, readable, asked.audit, asked.budget)
+    rest = np.setdiff1d(readable, drawn.images)
+    chosen = (_choose_by_model if by_model else _choose_without_model)(
+        replace(asked, budget=asked.budget - len(drawn.images)), labelled, embedding, rest, report
+    )
+    chosen = _with_audit(chosen, drawn, labelled, embedding, asked)
     made = _proposal(asked, chosen, labelled, embedding, pending, len(readable), features_seconds)
     names = {one.id: one.name for one in list_classes(ledger)}
     made = replace(made, class_names=tuple(names[number] for number in made.class_ids))
-    return made if options.dry_run else _write(ledger, asked, chosen, made, labelled, report)
+    return made if options.dry_run else _write(ledger, asked, chosen, made, labelled, drawn, report)
 
 
 def _request(ledger: Ledger, options: RoundOptions) -> Request:
@@ -209,12 +217,13 @@ def _request(ledger: Ledger, options: RoundOptions) -> Request:
     balance = 0.0 if isinstance(balance, str) and balance == "none" else balance
     check_strategy(strategy, balance)
     learner = head_named(usual.learner if options.learner is None else options.learner)
-    changed_settings(usual, {"calibration": calibration})  # checks it
+    audit = usual.audit if options.audit is None else options.audit
+    audit = changed_settings(usual, {"calibration": calibration, "audit": audit}).audit  # checked
     if not options.dry_run and ledger.read_only:
         raise BadInput(f"the campaign {ledger.folder} was opened read-only; open it for writing, or ask for a dry run")
     rounds = int(ledger.read("SELECT coalesce(max(id), 0) FROM round")[0][0])
     seed = rounds + 1 if options.seed is None else whole_number(options.seed, "seed")
-    return Request(options, usual, int(budget), strategy, balance, calibration, seed, int(overlap), learner)
+    return Request(options, usual, int(budget), strategy, balance, calibration, seed, int(overlap), learner, audit)
 
 
 def _check_finished(ledger: Ledger, options: RoundOptions) -> Pending | None:
@@ -272,8 +281,8 @@ def _choose_by_model(
     fitted = time.perf_counter()
     pool = embedding.features[embedding.rows(candidates)[0]]
     choice = choose(
-        make(asked.strategy, balance=asked.balance), asked.learner, model, images, pool, asked.budget,
-        asking=Asking(asked.calibration), seed=asked.seed, report=partial(_stage, report, 0.7, 0.95),
+        make(asked.strategy, balance=asked.balance), asked.learner, model, images, pool, asked.budget, seed=asked.seed,
+        asking=Asking(asked.calibration, drawn=labelled.drawn()), report=partial(_stage, report, 0.7, 0.95),
     )  # fmt: skip
     indices = choice.selection.indices
     proba = choice.calibration.apply(np.asarray(model.predict_proba(pool[indices])))
@@ -290,6 +299,20 @@ def _with_guesses(images: IntArray, proba: FloatArray, class_ids: tuple[int, ...
         Pick(image, class_ids[place], float(confidence), wanted)
         for image, place, confidence in zip(images.tolist(), best.tolist(), sure.tolist(), strict=True)
     )
+
+
+def _with_audit(
+    chosen: Chosen, drawn: Drawn, labelled: Labelled, embedding: Embedding, asked: Request
+) -> Chosen:  # fmt: skip
+    """Mix the images of the audit among the chosen ones, with the model's guesses like these."""
+    if not len(drawn.images):
+        return chosen
+    picks = tuple(Pick(image, wanted=asked.overlap) for image in drawn.images.tolist())
+    if chosen.model is not None:
+        features = embedding.features[embedding.rows(drawn.images)[0]]
+        proba = chosen.calibration.apply(np.asarray(chosen.model.predict_proba(features)))
+        picks = _with_guesses(drawn.images, proba, labelled.class_ids, asked.overlap)
+    return replace(chosen, picks=mixed(chosen.picks, picks, asked.seed), notes=(*chosen.notes, str(drawn)))
 
 
 def _proposal(
@@ -366,7 +389,7 @@ def _why(made: Proposal, selection: Selection, labelled: Labelled) -> dict[str, 
 
 
 def _write(
-    ledger: Ledger, asked: Request, chosen: Chosen, made: Proposal, labelled: Labelled, report: Progress
+    ledger: Ledger, asked: Request, chosen: Chosen, made: Proposal, labelled: Labelled, drawn: Drawn, report: Progress
 ) -> Proposal:  # fmt: skip
     """Model first, which is a file; then its row and the round, in one transaction: a crash leaves no half of it."""
     report(0.95, "opening the round")
@@ -397,7 +420,7 @@ def _write(
         why = {**made.why, "notes": list(notes), "stages": seconds, "seconds": sum(seconds.values())}
         opened = open_round(
             ledger, picks, budget=asked.budget, strategy=made.strategy, balance=made.balance, seed=asked.seed,
-            model=row, why=why,
+            model=row, why=why, draw=drawn.source,
         )  # fmt: skip
     report(1.0, f"round {opened.id} is open")
     version_used = None if row is None else row.version
@@ -411,9 +434,6 @@ def _stage(report: Progress, start: float, end: float, done: float, what: str) -
     report(start + (end - start) * min(max(done, 0.0), 1.0), what)
 
 
-AXES = 64  # on CIFAR-10 features 64 axes give as good a first batch as all 256, to within noise
-SAMPLE = 4096  # images that the axes are found from
-STEPS = 3  # of the search for axes
 STRATEGY = "typiclust"
 WITHOUT_MODEL = ("random", "kcenter", "maxherding", "uherding", STRATEGY)  # they need no model for a first batch
 
@@ -426,23 +446,3 @@ def choose_cold(
     short, labelled_short = main_axes(pool, labelled)
     blank = replace(cold_start(short, classes=classes), labelled_embeddings=labelled_short)
     return make(name, balance=0.0).select(blank, budget, seed=seed)
-
-
-def main_axes(pool: Float32Array, others: Float32Array, axes: int = AXES) -> tuple[Float32Array, Float32Array]:
-    """Features (n, d) along the pool's axes of greatest spread, (n, axes), and others along the same.
-
-    By subspace iteration on a sample: no d × d matrix has to be decomposed. Narrow features stay as they are.
-    """
-    width = pool.shape[1]
-    if width <= axes or len(pool) <= axes:
-        return pool, others
-    sample = pool[np.linspace(0, len(pool) - 1, min(len(pool), SAMPLE)).astype(np.int64)]
-    centre = sample.mean(axis=0)
-    sample = sample - centre
-    basis = np.random.default_rng(0).standard_normal((width, min(axes + 16, width))).astype(np.float32)
-    with one_blas_thread():
-        for _ in range(STEPS):
-            basis = np.linalg.qr(sample.T @ (sample @ basis))[0]
-        turned = np.linalg.svd(sample @ basis, full_matrices=False)[2]  # (axes + 16, axes + 16)
-        found = (basis @ turned.T)[:, :axes]
-        return (pool - centre) @ found, (others - centre) @ found

@@ -43,13 +43,13 @@ class Leased:
 
 def lease(
     ledger: Ledger, round_id: int, annotator: str, how_many: int, seconds: float = SECONDS, *,
-    predicted: int | None = None, at: int | None = None,
+    predicted: int | None = None, first: str | None = None, at: int | None = None,
 ) -> list[Leased]:  # fmt: skip
     """Up to `how_many` images of a round for one person: those that it holds first, then free ones by rank.
 
-    With `predicted` only images that the model takes for this class, the most confident first. An image is free
-    while fewer people than it wants have answered it or hold it; who skips it leaves its place to others. Nobody is
-    asked twice in a round. Leases are renewed.
+    With `predicted` only images that the model takes for this class, the most confident first; the image with the key
+    `first` comes before the others. An image is free while fewer people than it wants have answered it or hold it; who
+    skips it leaves its place to others. Nobody is asked twice in a round. Leases are renewed.
     """
     name = clean_annotator(annotator)
     _check(how_many, seconds)
@@ -59,7 +59,8 @@ def lease(
         _drop_ended(connection, moment)
         refresh_waiting(connection, round_id)
         order = "w.rank" if predicted is None else "r.confidence DESC, w.rank"
-        asked = {"round": round_id, "me": name, "predicted": predicted}
+        order = order if first is None else f"i.key <> :first, {order}"
+        asked = {"round": round_id, "me": name, "predicted": predicted, "first": first}
         rows: list[sqlite3.Row] = []
         for whose in (_HELD, _OPEN):  # first those that are held already
             if len(rows) < how_many:
@@ -70,6 +71,20 @@ def lease(
             [(row["id"], name, until) for row in rows],
         )
     return [_leased(row, until) for row in rows]
+
+
+def free_by_class(ledger: Ledger, round_id: int, annotator: str) -> dict[int, int]:
+    """How many images of a round one person could be asked about, by the class that the model takes them for."""
+    name = clean_annotator(annotator)
+    with ledger.writing() as connection:
+        _drop_ended(connection, lease_time(connection))
+        refresh_waiting(connection, round_id)
+        rows = connection.execute(
+            f"SELECT r.predicted, count(*) FROM waiting AS w {_PICKED} WHERE r.predicted IS NOT NULL {_FREE} "
+            "GROUP BY r.predicted",
+            {"round": round_id, "me": name, "predicted": None},
+        )
+        return {row[0]: row[1] for row in rows}
 
 
 def renew(

@@ -24,6 +24,7 @@ from ..learners import LEARNERS, make_learner
 from ..learners.learner import SETTINGS_FILE, Learner, Model
 from ..pools.pool import LabelledImages
 from ..types import FloatArray, IntArray, Progress, no_progress
+from .answers import hunted
 from .classes import list_classes
 from .features import Embedding, embed
 from .ledger import HasLedger, Ledger, ledger_of
@@ -47,6 +48,7 @@ class Labelled:
     class_ids: (C,) the classes, by position.
     last_event: the last event that counts.
     disputed: images left out because an image with equal bytes has another label.
+    hunted: ids of images that were found by looking for their class: no sample of the pool.
     """
 
     images: IntArray
@@ -54,6 +56,7 @@ class Labelled:
     class_ids: tuple[int, ...]
     last_event: int
     disputed: int = 0
+    hunted: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.images)
@@ -61,6 +64,13 @@ class Labelled:
     def counts(self) -> IntArray:
         """Images per class, (C,)."""
         return np.bincount(self.labels, minlength=len(self.class_ids)).astype(np.int64)
+
+    def drawn(self) -> tuple[int, ...] | None:
+        """Images per class without the hunted, (C,), from which shares are estimated; None where none was hunted."""
+        if not self.hunted:
+            return None
+        kept = ~np.isin(self.images, list(self.hunted))
+        return tuple(np.bincount(self.labels[kept], minlength=len(self.class_ids)).tolist())
 
     def digest(self, ledger: Ledger) -> str:
         """Names the set by the content of its images and by its classes."""
@@ -77,6 +87,7 @@ def labelled_set(ledger: Ledger, event: int | None = None, class_ids: tuple[int,
         images, classes = labels_at(ledger, last)
         bytes_of = {row["id"]: row["sha256"] for row in ledger.read("SELECT id, sha256 FROM image")}
         used = tuple(one.id for one in list_classes(ledger)) if class_ids is None else class_ids
+        found = frozenset(hunted(ledger)) if event is None else frozenset()
     column = {number: place for place, number in enumerate(used)}
     said: dict[str, list[tuple[int, int]]] = {}  # bytes → image and class
     for image, cls in zip(images.tolist(), classes.tolist(), strict=True):
@@ -85,7 +96,7 @@ def labelled_set(ledger: Ledger, event: int | None = None, class_ids: tuple[int,
     disputed = sum(len(group) for group in said.values() if len({cls for _, cls in group}) > 1)
     kept = sorted((image, column[cls]) for image, cls in agreed if cls in column)
     pairs = np.array(kept, dtype=np.int64).reshape(-1, 2)
-    return Labelled(pairs[:, 0].copy(), pairs[:, 1].copy(), used, last, disputed)
+    return Labelled(pairs[:, 0].copy(), pairs[:, 1].copy(), used, last, disputed, found)
 
 
 _LABELS = """

@@ -32,6 +32,15 @@ class Pick:
     predicted: int | None = None  # class id
     confidence: float | None = None
     wanted: int = 1  # answers, by as many people
+    audit: bool = False  # whether it was drawn at random
+
+
+@dataclass(frozen=True, slots=True)
+class AuditDraw:
+    """What the images of an audit were drawn from."""
+
+    population: int  # images that could have been drawn
+    last_image: int  # of those that the series of draws goes through
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,7 @@ class RoundProgress:
 def open_round(
     ledger: Ledger, picks: Sequence[Pick], *, budget: int, strategy: str, balance: str = "none", seed: int = 0,
     model: ModelRow | None = None, why: Mapping[str, Any] | None = None, at: int | None = None,
+    draw: AuditDraw | None = None,
 ) -> Round:  # fmt: skip
     """Close the open round, if there is one, and open the next with these images, best first; and keep its model."""
     _check_picks(picks)
@@ -129,6 +139,12 @@ def open_round(
             (number, moment, budget, strategy, balance, seed, version, reason),
         )
         _insert_picks(connection, number, picks)
+        drawn = sum(pick.audit for pick in picks)
+        if draw is not None and drawn:
+            connection.execute(
+                "INSERT INTO audit_draw (round_id, drawn, population, last_image, at) VALUES (?, ?, ?, ?, ?)",
+                (number, drawn, draw.population, draw.last_image, moment),
+            )
     return find_round(ledger, number)
 
 
@@ -178,9 +194,16 @@ def list_rounds(ledger: Ledger) -> Rounds:
 def round_picks(ledger: Ledger, number: int) -> list[Pick]:
     """The images of a round, best first."""
     rows = ledger.read(
-        "SELECT image_id, predicted, confidence, wanted FROM round_image WHERE round_id = ? ORDER BY rank", (number,)
+        "SELECT image_id, predicted, confidence, wanted, audit FROM round_image WHERE round_id = ? ORDER BY rank",
+        (number,),
     )
-    return [Pick(*row) for row in rows]
+    return [Pick(image, guess, sure, wanted, bool(audit)) for image, guess, sure, wanted, audit in rows]
+
+
+def find_draw(ledger: Ledger, number: int) -> AuditDraw | None:
+    """The draw of a round's audit, or None."""
+    rows = ledger.read("SELECT population, last_image FROM audit_draw WHERE round_id = ?", (number,))
+    return AuditDraw(*rows[0]) if rows else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +294,9 @@ def _check_picks(picks: Sequence[Pick]) -> None:
 def _insert_picks(connection: sqlite3.Connection, number: int, picks: Sequence[Pick]) -> None:
     try:
         connection.executemany(
-            "INSERT INTO round_image (round_id, image_id, rank, predicted, confidence, wanted) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            [(number, pick.image, rank, pick.predicted, pick.confidence, pick.wanted)
+            "INSERT INTO round_image (round_id, image_id, rank, predicted, confidence, wanted, audit) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(number, pick.image, rank, pick.predicted, pick.confidence, pick.wanted, int(pick.audit))
              for rank, pick in enumerate(picks, start=1)],
         )  # fmt: skip
     except sqlite3.IntegrityError as error:

@@ -7,41 +7,36 @@ returns what it would do, and writes nothing.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ..errors import BadFile, BadInput
+from ..errors import BadFile
 from ..files import usable
 from ..inputs import check_settings, listed
 from ..types import Progress, no_progress
-from .answers import Answer, Conflict, Recorded, Undone, conflicts, is_answered, record, settle, undo
 from .classes import (
-    ClassRow,
     add_classes,
     check_class_names,
-    find_class,
-    list_classes,
-    rename_class,
-    retire_class,
 )
 from .database import BACKUPS, BUSY_SECONDS, back_up
-from .images import folders_in_use, image_folders, locate
+from .images import folders_in_use, image_folders
 from .indexing import Indexed, index
+from .labelling import Labelling
 from .ledger import PURPOSE, Ledger
-from .rounds import Round, RoundPick, asked_last, list_rounds, read_picks
+from .rounds import Round, RoundPick, list_rounds, read_picks
 from .state import Settings, Status, changed_settings, read_settings, read_status, write_settings
 
 if TYPE_CHECKING:
     from ..web.serve import Page
     from .advice import Advice
+    from .audit import Audit
     from .choosing import Proposal
     from .doctor import Finding
     from .importing import Imported
-    from .learning_curve import AnnotatorAgreement, Curve
+    from .learning_curve import Curve
     from .projection import Projection
 
 
@@ -49,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(repr=False, eq=False)
-class Campaign(AbstractContextManager["Campaign"]):
+class Campaign(Labelling, AbstractContextManager["Campaign"]):
     """Label a folder of images, round after round, and lose nothing; make one with `create` or `open`.
 
     >>> import tailwise
@@ -63,8 +58,6 @@ class Campaign(AbstractContextManager["Campaign"]):
     ...     campaign.labels()
     {'10.png': 'owl'}
     """
-
-    ledger: Ledger
 
     @classmethod
     def create(
@@ -161,82 +154,6 @@ class Campaign(AbstractContextManager["Campaign"]):
         """How it stands, for instance `campaign.status().labelled`."""
         return read_status(self.ledger)
 
-    def label(
-        self,
-        image: str | Path,
-        cls: str | int | None,
-        *,
-        annotator: str = "me",
-        key: str | None = None,
-        source: str = "api",
-    ) -> Recorded:
-        """Say what an image shows: `campaign.label("10.png", "owl")`; None for none of the classes.
-
-        The image is named by its path or its key. On return the answer is on the disk, with the last round that asked
-        for the image and its model.
-        """
-        class_id = self._class_in_use(cls)
-        kind = "other" if class_id is None else "label"
-        return self._say(image, kind, class_id, annotator=annotator, key=key, source=source)
-
-    def skip(
-        self, image: str | Path, *, annotator: str = "me", key: str | None = None, source: str = "api"
-    ) -> Recorded:  # fmt: skip
-        """Leave an image to others: `campaign.skip("10.png")`; no answer, and its annotator is not asked again."""
-        return self._say(image, "skip", None, annotator=annotator, key=key, source=source)
-
-    def _say(
-        self, image: str | Path, kind: str, class_id: int | None, *, annotator: str, key: str | None, source: str
-    ) -> Recorded:  # fmt: skip
-        row = locate(self.ledger, image)
-        asked = asked_last(self.ledger, row.key)
-        round_id, version = (None, None) if asked is None else (asked.round_id, asked.model_version)
-        mark = uuid.uuid4().hex if key is None else key
-        answer = Answer(mark, row.id, annotator, kind, class_id, None, round_id, version, source)
-        return record(self.ledger, [answer])[0]
-
-    def _class_in_use(self, cls: str | int | None) -> int | None:
-        klass = None if cls is None else find_class(self.ledger, cls)
-        if klass is not None and klass.retired:
-            raise BadInput(f"the class {klass.name!r} is retired; restore it, or take another")
-        return None if klass is None else klass.id
-
-    def undo(self, annotator: str = "me", *, key: str | None = None) -> Undone | None:
-        """Undo the last answer of a person, or the answer or decision with a key; None without an answer to undo."""
-        return undo(self.ledger, uuid.uuid4().hex, annotator, undoes_key=key)
-
-    def conflicts(self) -> list[Conflict]:
-        """The images that people see differently: `[one.image for one in campaign.conflicts()]`."""
-        return conflicts(self.ledger)
-
-    def settle(
-        self, image: str | Path, cls: str | int | None, *, annotator: str = "me", key: str | None = None
-    ) -> Recorded:  # fmt: skip
-        """Decide an image that people see differently: `campaign.settle("10.png", "owl")`; None: not in any class.
-
-        The answers stay next to the decision, and the last decision counts.
-        """
-        row = locate(self.ledger, image)
-        if not is_answered(self.ledger, row.id):
-            raise BadInput(f"asked to settle {row.path}, which nobody has answered; label it instead")
-        number = self._class_in_use(cls)
-        return settle(self.ledger, key=key or uuid.uuid4().hex, image=row.id, annotator=annotator, class_id=number)
-
-    def agreement(self, round_id: int | None = None) -> AnnotatorAgreement:
-        """How far people agree, over all or over one round: `campaign.agreement().alpha.value`."""
-        from .learning_curve import annotator_agreement
-
-        return annotator_agreement(self, round_id)
-
-    def labels(self) -> dict[str, str]:
-        """Decided images with their classes, by path: `{"10.png": "owl"}`; with two folders, by whole path."""
-        rows = self.ledger.read(
-            "SELECT f.path AS folder, i.path, c.name FROM current_label AS l JOIN image AS i ON i.id = l.image_id "
-            "JOIN folder AS f ON f.id = i.folder_id JOIN class AS c ON c.id = l.class_id ORDER BY i.id"
-        )
-        whole = self.ledger.read("SELECT count(DISTINCT folder_id) FROM image")[0][0] > 1
-        return {str(Path(row["folder"], row["path"])) if whole else row["path"]: row["name"] for row in rows}
-
     def picks(self, round: int | str = "open") -> list[RoundPick]:
         """The images of a round, best first, by default of the open one: `[one.path for one in campaign.picks()]`."""
         return read_picks(self.ledger, round)
@@ -244,26 +161,6 @@ class Campaign(AbstractContextManager["Campaign"]):
     def rounds(self) -> list[Round]:
         """All rounds, the first one first: `campaign.rounds()[-1].strategy`."""
         return list_rounds(self.ledger)
-
-    def classes(self, *, retired: bool = False) -> list[ClassRow]:
-        """The classes in their order, for instance `[one.name for one in campaign.classes()]`."""
-        return list_classes(self.ledger, retired=retired)
-
-    def add_class(self, name: str) -> ClassRow:
-        """Add a class behind the others: `campaign.add_class("heron")`."""
-        return add_classes(self.ledger, [name])[0]
-
-    def rename_class(self, name: str | int, new: str) -> ClassRow:
-        """Give a class another name, and its labels with it: `campaign.rename_class("kite", "red kite")`."""
-        return rename_class(self.ledger, name, new)
-
-    def retire_class(self, name: str | int) -> ClassRow:
-        """Offer a class no more; its labels are kept: `campaign.retire_class("kite")`."""
-        return retire_class(self.ledger, name)
-
-    def restore_class(self, name: str | int) -> ClassRow:
-        """Bring a retired class back, with its labels: `campaign.restore_class("kite")`."""
-        return retire_class(self.ledger, name, restore=True)
 
     def backup(self, out: str | Path | None = None, *, dry_run: bool = False) -> Path:
         """Copy the ledger, whole, into the folder's backups, and give the path: `campaign.backup()`.
@@ -285,7 +182,7 @@ class Campaign(AbstractContextManager["Campaign"]):
     def next(
         self, budget: int | None = None, *, strategy: str | None = None, balance: str | float | None = None,
         calibration: str | None = None, seed: int | None = None, overlap: int | None = None, dry_run: bool = False,
-        allow_unfinished: bool = False, skipped: bool = False, learner: object = None,
+        allow_unfinished: bool = False, skipped: bool = False, learner: object = None, audit: float | None = None,
         report: Progress = no_progress,
     ) -> Proposal:  # fmt: skip
         """Train on what is labelled and open the next round: `campaign.next(100)`; with `dry_run`, only propose it.
@@ -293,11 +190,13 @@ class Campaign(AbstractContextManager["Campaign"]):
         What is not given is taken from the settings; the seed is the number of the round. With `allow_unfinished`,
         though the last round has images left; with `skipped`, also of images that people have skipped. `learner` is a
         name, or an object with `fit` and `predict_proba`, such as an estimator of scikit-learn; it gets features.
+        `audit` is a share of the round that is drawn at random, such as 0.1 (see `audit`).
         """
         from .choosing import RoundOptions, next_round
 
         options = RoundOptions(
-            budget, strategy, balance, calibration, seed, overlap, dry_run, allow_unfinished, skipped, learner
+            budget, strategy, balance, calibration, seed, overlap, dry_run, allow_unfinished, skipped, learner,
+            audit,
         )  # fmt: skip
         made = next_round(self, options, report=report)
         opened = "a dry run" if made.round is None else f"round {made.round.id}"
@@ -342,6 +241,15 @@ class Campaign(AbstractContextManager["Campaign"]):
         from .advice import advise
 
         return advise(self)
+
+    def audit(self, *, wanted: float | None = None, report: Progress = no_progress) -> Audit:
+        """What the images drawn at random say: `campaign.audit().accuracy`; and whether labelling can stop.
+
+        `wanted` is the accuracy to reach, by default that of the settings. The draws are made by `next(audit=0.1)`.
+        """
+        from .audit import audit
+
+        return audit(self, wanted=wanted, report=report)
 
     def learning_curve(self, *, report: Progress = no_progress) -> Curve:
         """How good the model was after each round, by cross-validation: `campaign.learning_curve().points`."""

@@ -19,6 +19,7 @@ from .rounds import Round, RoundProgress, current_round, progress
 
 SETTINGS = "settings"
 CALIBRATIONS = ("none", "temperature")
+SHARES = {"audit": 0.5, "wanted_accuracy": 1.0}  # settings that are shares, with the largest value
 ON_PIXELS = ("vaal",)  # its nets look at images, and a campaign has features
 
 
@@ -35,6 +36,8 @@ class Settings:
     budget: int = 100  # images of a round
     overlap: int = 1  # answers wanted per image
     blind: bool = False  # whether people label without seeing the model's guess
+    audit: float = 0.0  # share of each round that is drawn at random from the pool, at most 0.5
+    wanted_accuracy: float = 0.9  # at which the audit says that labelling can stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,8 @@ def write_settings(ledger: Ledger, **changes: Any) -> Settings:  # noqa: ANN401 
 def changed_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings with some of them changed, checked."""
     check_settings("a campaign", changes, [one.name for one in fields(Settings)])
-    changed = replace(settings, **changes)
+    whole = [name for name in SHARES if type(changes.get(name)) is int]  # 0 and 1 are shares, too
+    changed = replace(settings, **{**changes, **{name: float(changes[name]) for name in whole}})
     _check(changed)
     if (
         "backbone" in changes and Path(changed.backbone).expanduser().is_dir()
@@ -165,6 +169,9 @@ def _check(settings: Settings) -> None:
             raise BadInput(f"the setting {one.name} is {shown(value)}; it must be like {usual!r}")
     for name in ("budget", "overlap"):
         whole_number(getattr(settings, name), f"the setting {name}", least=1, most=LARGEST_COUNT)
+    for name, most in SHARES.items():
+        if not 0 <= getattr(settings, name) <= most:
+            raise BadInput(f"the setting {name} is {getattr(settings, name)}; give a share from 0 to {most:g}")
     if settings.calibration not in CALIBRATIONS:
         raise BadInput(
             f"the setting calibration is {settings.calibration!r}; a campaign takes one of {', '.join(CALIBRATIONS)}: "

@@ -10,7 +10,11 @@ import typer
 
 from .. import __version__
 from ..errors import BadInput
+from . import find as _find  # noqa: F401 - adds its command
+from . import review as _review  # noqa: F401 - adds its command
+from .audit import audits
 from .campaign import campaigns
+from .classes import class_commands
 from .map import maps
 from .output import (
     SCORE,
@@ -254,6 +258,8 @@ def predict(
 
 
 app.registered_commands += campaigns.registered_commands  # here, so that help shows them before the experiments
+app.registered_commands += class_commands.registered_commands
+app.registered_commands += audits.registered_commands
 app.registered_groups += campaigns.registered_groups
 app.registered_commands += maps.registered_commands
 

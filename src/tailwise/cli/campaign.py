@@ -106,6 +106,10 @@ def next_(
     skipped: Annotated[
         bool, typer.Option("--skipped", help="Choose also from the images that people have skipped.")
     ] = False,
+    audit: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", min=0, max=0.5, help="Draw this share at random, for `tailwise audit`: 0.1."),
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -122,6 +126,7 @@ def next_(
     wishes = {
         "budget": budget, "strategy": strategy, "balance": balance, "calibration": calibration, "seed": seed,
         "overlap": overlap, "allow_unfinished": allow_unfinished, "skipped": skipped, "dry_run": dry_run,
+        "audit": audit,
     }  # fmt: skip
     run_next(folder, wishes, Form.of(as_json=as_json, quiet=quiet))
 
@@ -247,43 +252,13 @@ def advise(folder: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
     run_advise(folder, Form.of(as_json=as_json, quiet=quiet))
 
 
-@campaigns.command(rich_help_panel=PANEL)
-def classes(
-    folder: Folder,
-    add: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Add a class. May be repeated.")] = None,
-    rename: Annotated[
-        list[str] | None, typer.Option(metavar="OLD=NEW", help="Give a class another name; its labels stay.")
-    ] = None,
-    retire: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Offer a class no more; its labels are kept.")
-    ] = None,
-    restore: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Bring a retired class back.")] = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """List the classes, or change them; no label is ever lost.
-
-    All changes are made, or none.
-
-    Example:
-
-      tailwise classes birds
-      tailwise classes birds --add heron --rename 'kite=red kite' --retire owl
-    """
-    from .data_commands import ClassChanges, run_classes
-
-    changes = ClassChanges(tuple(add or ()), tuple(rename or ()), tuple(retire or ()), tuple(restore or ()))
-    run_classes(folder, changes, Form.of(as_json=as_json, quiet=quiet), dry_run=dry_run)
-
-
 FormatName = Annotated[
     str | None,
     typer.Option(
         "--format",
         "-f",
         metavar="NAME",
-        help="csv, parquet, folders, huggingface, label-studio, cvat-imagenet, cvat-xml or fiftyone; "
+        help="csv, parquet, folders, huggingface, label-studio, cvat-imagenet, cvat-xml, fiftyone, coco or datumaro; "
         "default: guessed from the file.",
     ),
 ]

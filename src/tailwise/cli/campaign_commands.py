@@ -261,7 +261,8 @@ def run_label(folder: Path, options: Mapping[str, Any], form: Form, facts: Mappi
 
     def announce(serving: Serving) -> None:
         if form is Form.JSON:
-            found = {**(facts or {}), "link": serving.link, "url": serving.url, "port": serving.port}
+            found = {**(facts or {}), "link": serving.link, "annotator_link": serving.annotator_link,
+                     "url": serving.url, "port": serving.port}  # fmt: skip
             print(json.dumps(found), flush=True)
         elif form is Form.QUIET:
             print(serving.link, flush=True)
@@ -440,4 +441,8 @@ def _round_json(status: Status) -> Document | None:
 
 def classes_json(classes: Sequence[ClassRow], labels: Mapping[int, int]) -> list[Document]:
     """All classes by position."""
-    return [{"name": one.name, "labelled": labels.get(one.id, 0), "retired": one.retired} for one in classes]
+    return [
+        {"name": one.name, "labelled": labels.get(one.id, 0), "retired": one.retired, "hotkey": one.hotkey,
+         "description": one.description}
+        for one in classes
+    ]  # fmt: skip

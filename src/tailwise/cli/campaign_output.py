@@ -196,14 +196,18 @@ def show_serving(serving: Serving, name: str, status: Status, *, host: str) -> N
     console.print()
     console.print(f"  [bold cyan]{serving.link}[/]", soft_wrap=True)
     console.print()
+    if serving.annotator_link is not None:
+        console.print("That is the owner's link. People who only label get this one: it cannot train or settle.")
+        console.print(f"  [cyan]{serving.annotator_link}[/]", soft_wrap=True)
+        console.print()
     if serving.token is None:
         console.print("[yellow]Without a token: everybody on this machine can label.[/]")
     elif host in ("127.0.0.1", "localhost", "::1"):
         console.print(
-            "[dim]The link opens it on this machine; `tailwise label --host 0.0.0.0` lets others in the network in.[/]"
+            "[dim]The links open it on this machine; `tailwise label --host 0.0.0.0` lets others in the network in.[/]"
         )
     else:
-        console.print("[dim]Anyone with the link can label; --new-token ends all links given out before.[/]")
+        console.print("[dim]Anyone with a link can label; --new-token ends all links given out before.[/]")
     console.print("[dim]Every answer is kept the moment it is given. Ctrl-C stops the page.[/]")
     console.file.flush()
 
@@ -378,10 +382,11 @@ def nearer(path: Path) -> str:
 
 
 def _hint(console: Console, steps: Sequence[tuple[str, str]]) -> None:
-    """What to do next: commands with what they do."""
-    grid = Table.grid(padding=(0, 2))
-    for line, what in steps:
-        grid.add_row(f"  [bold cyan]{plain(line)}[/]", f"[dim]{what}[/]")
+    """What to do next: commands with what they do. A command is never broken, so that it can be pasted."""
+    width = max((len(line) for line, _ in steps), default=0)
+    fits = all(width + len(what) + 4 <= console.width for _, what in steps)
     console.print()
     console.print("Next:")
-    console.print(grid, soft_wrap=True)
+    for line, what in steps:
+        between = " " * (width - len(line) + 2) if fits else "\n    "
+        console.print(f"  [bold cyan]{plain(line)}[/]{between}[dim]{what}[/]", soft_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +39,14 @@ class ClassChanges:
     rename: tuple[str, ...] = ()  # OLD=NEW
     retire: tuple[str, ...] = ()
     restore: tuple[str, ...] = ()
+    describe: tuple[str, ...] = ()  # NAME=TEXT
+    move: tuple[str, ...] = ()  # NAME=PLACE
+    hotkey: tuple[str, ...] = ()  # NAME=KEY, NAME= for none
+    example: tuple[str, ...] = ()  # NAME=IMAGE
+    remove_example: tuple[str, ...] = ()  # NAME=IMAGE
 
     def __bool__(self) -> bool:
-        return bool(self.add or self.rename or self.retire or self.restore)
+        return any(getattr(self, one.name) for one in fields(self))
 
 
 def run_import(
@@ -97,14 +102,14 @@ def run_connect(
         print(f"  annotators               {printable(', '.join(sorted(set(done.connection.people.values()))))}")
 
 
-def pair_of(text: str, option: str) -> tuple[str, str]:
-    """The two names in OLD=NEW.
+def pair_of(text: str, option: str, *, empty: bool = False) -> tuple[str, str]:
+    """The two names in OLD=NEW; the second may be missing where `empty` allows it.
 
     >>> pair_of("kite = red kite", "--rename")
     ('kite', 'red kite')
     """
     old, sign, new = (part.strip() for part in text.partition("="))
-    if not sign or not old or not new:
+    if not sign or not old or not (new or empty):
         raise WrongUsage(f"{option} is {text!r}; give two names such as 'kite=red kite'")
     return old, new
 
@@ -170,7 +175,27 @@ def _change_classes(campaign: Campaign, changes: ClassChanges) -> tuple[str, ...
         done += [f"restored {campaign.restore_class(name).name}" for name in changes.restore]
         done += [f"retired {campaign.retire_class(name).name}" for name in changes.retire]
         done += [f"added {campaign.add_class(name).name}" for name in changes.add]
+        done += _edit_classes(campaign, changes)
     return tuple(done)
+
+
+def _edit_classes(campaign: Campaign, changes: ClassChanges) -> Iterator[str]:
+    """Guidelines, order and keys, after the names."""
+    from ..campaign.classes import add_example, remove_example
+
+    for name, text in (pair_of(one, "--describe", empty=True) for one in changes.describe):
+        yield f"described {campaign.edit_class(name, description=text).name}"
+    for name, text in (pair_of(one, "--move") for one in changes.move):
+        if not text.isdecimal():
+            raise WrongUsage(f"--move is {name}={text!r}; give a whole number, such as {name}=1")
+        yield f"moved {campaign.edit_class(name, place=int(text)).name} to place {int(text)}"
+    for name, text in (pair_of(one, "--hotkey", empty=True) for one in changes.hotkey):
+        one = campaign.edit_class(name, hotkey=text)
+        yield f"{one.name} has the key {one.hotkey}" if one.hotkey else f"{one.name} has no key of its own"
+    for name, image in (pair_of(one, "--remove-example") for one in changes.remove_example):
+        yield f"{image} is no example of {remove_example(campaign.ledger, name, image).name} any more"
+    for name, image in (pair_of(one, "--example") for one in changes.example):
+        yield f"{image} is an example of {add_example(campaign.ledger, name, image).name}"
 
 
 def _show_classes(campaign: Campaign, done: Sequence[str], form: Form, *, dry_run: bool) -> None:

@@ -27,7 +27,7 @@ from ..errors import BadFile, BadInput, UnknownName
 from ..files import is_file, no_file
 from ..inputs import Registry, check_settings, shown
 from ..learners import make_learner
-from ..learners.learner import learner_class
+from ..learners.learner import describe_learner, learner_class
 from ..learners.vaal import VaalSettings
 from ..pools import POOLS, Tail
 from ..pools.pool import exact_number
@@ -140,6 +140,10 @@ class Experiment(Part):
         """Keep the folder of the file, which is given as the context, for every process that imports the plugins."""
         if self.plugins and context:
             self._folder = str(context)
+
+    def with_learner(self, learner: object) -> Experiment:
+        """The same experiment with another learner: an estimator, or any object with `fit` and `predict_proba`."""
+        return self.model_copy(update={"learner": LearnerPart(**describe_learner(learner))})
 
     def import_plugins(self) -> None:
         """Have the plugins register what they bring; each process of a run does this once."""

@@ -4,7 +4,8 @@ Every module of this package is imported here, so that one new file with the dec
 command line, the docs table and `guess_format` follow from the registry.
 
 >>> sorted(FORMATS)
-['csv', 'cvat-imagenet', 'cvat-xml', 'fiftyone', 'folders', 'huggingface', 'label-studio', 'parquet']
+['coco', 'csv', 'cvat-imagenet', 'cvat-xml', 'datumaro', 'fiftyone', 'folders', 'huggingface', 'label-studio',
+ 'parquet']
 """
 
 import importlib

@@ -84,6 +84,7 @@ class Sample:
     def __init__(self, path: Path) -> None:
         self.path, self.is_folder = path, path.is_dir()
         self.suffix = "" if self.is_folder else path.suffix.lower()  # in small letters
+        self._read: dict[str, object] = {}
 
     @cached_property
     def files(self) -> list[str]:
@@ -97,6 +98,15 @@ class Sample:
     def json(self) -> object:
         """The content of a JSON file."""
         return read_json(self.path)
+
+    def json_in(self, name: str) -> object:
+        """The content of a JSON file in the folder; None where it is not valid JSON."""
+        if name not in self._read:
+            try:
+                self._read[name] = read_json(self.path / name)
+            except BadFile:  # what reads it later says what is wrong
+                self._read[name] = None
+        return self._read[name]
 
     def has(self, name: str) -> bool:
         """Whether it is a folder that holds this file."""

@@ -375,6 +375,12 @@ class Folders(FolderFormat):
         """Read class folders, also those below train/ and test/, and those that another tool has made."""
         if not path.is_dir():
             raise BadFile(f"there is no folder {path}; name a folder of class folders")
+        kind = object_data_set(files_below(path)[0])
+        if kind and read_classes_file(path / CLASSES_FILE) is None:
+            raise BadFile(
+                f"{path} is a data set with objects in images ({kind}), not class folders; convert it to class "
+                "folders (datum convert -f imagenet), COCO or Datumaro, or write a CSV file of paths and labels"
+            )
         return read_tree(path)
 
     def write(self, records: Iterable[Record], out: Path, source: Source, classes: tuple[str, ...]) -> Path:
@@ -388,6 +394,22 @@ class Folders(FolderFormat):
             files = [copies.put(record, home_of(record, homes, split=split)) for record in kept]
             write_about(folder, ClassesFile(self.name, names, len(kept), homes), kept, files)
         return out
+
+
+def object_data_set(files: Sequence[str]) -> str:
+    """What kind of data set its folders show: annotations that are neither images nor classes; empty for none.
+
+    >>> object_data_set(["images/train/1.jpg", "labels/train/1.txt"]), object_data_set(["images/1.jpg", "labels/2.jpg"])
+    ('YOLO', '')
+    """
+    tops = {file.split("/")[0].lower() for file in files if "/" in file}
+    below = {(file.split("/")[0].lower(), Path(file).suffix.lower()) for file in files if "/" in file}
+    if "jpegimages" in tops and tops & {"annotations", "imagesets"}:
+        return "Pascal VOC"
+    if ("labels", ".txt") in below or {"obj.names", "data.yaml"} & set(files):
+        return "YOLO"
+    inside = {Path(file).suffix.lower() for file in files if "annotations" in file.split("/")[:-1]}
+    return "annotations/" if inside & {".json", ".xml", ".txt"} else ""
 
 
 def home_of(record: Record, homes: Mapping[str, str], *, split: bool = False, unlabelled: str = UNLABELLED) -> str:

@@ -324,13 +324,13 @@ class Parquet(FileFormat):
         arrow, parquet = need_arrow()
         try:
             file = parquet.ParquetFile(io.BytesIO(read_bytes(path)))
-            wanted = [name for name in file.schema_arrow.names if _wanted(name)]
+            wanted = [name for name in file.schema_arrow.names if is_wanted(name)]
             columns = {name: file.read([name]).column(0).to_pylist() for name in wanted}
             metadata = file.schema_arrow.metadata or {}
         except (arrow.ArrowException, OSError, ValueError) as error:
             raise BadFile(f"{path} cannot be read as Parquet: {error}; {CUT}") from error
         cells = zip(*columns.values(), strict=True)
-        rows = [(number, [_text(cell, path) for cell in row]) for number, row in enumerate(cells, start=1)]
+        rows = [(number, [cell_text(cell, path) for cell in row]) for number, row in enumerate(cells, start=1)]
         records = list(records_of(Table(str(path), list(columns), rows)))
         about = (
             parse_classes_file(text_of(metadata[METADATA_KEY], str(path)), str(path))
@@ -390,13 +390,14 @@ def _typed(arrow: ModuleType, records: list[Record], header: list[str]) -> Any: 
     return arrow.Table.from_arrays(columns, header)
 
 
-def _wanted(name: str) -> bool:
+def is_wanted(name: str) -> bool:
     """Not every column: one may hold the images themselves."""
     known = {alias for aliases in ALSO_CALLED.values() for alias in aliases}
     return name.lower() in known or name.startswith(PROBABILITY)
 
 
-def _text(cell: object, path: Path) -> str:
+def cell_text(cell: object, path: Path) -> str:
+    """A value of an Arrow column as text; lists and structures are rejected."""
     if cell is None:
         return ""
     if isinstance(cell, datetime):

@@ -114,6 +114,45 @@ def is_hugging_face(name: str) -> bool:
     return name not in ("", LITE0) and (("/" in name and ":" not in name) or Path(name).expanduser().is_dir())
 
 
+def has_text_tower(name: str) -> bool:
+    """Whether a backbone was trained on images and texts together, as CLIP and SigLIP; nothing is loaded or fetched.
+
+    >>> has_text_tower("efficientnet-lite0")
+    False
+    """
+    folder = _local_folder(name) if is_hugging_face(name) else None
+    try:
+        return folder is not None and "text_config" in json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+
+
+def _local_folder(name: str) -> Path | None:
+    """The folder of a Hugging Face model on this machine; None where it was not fetched yet."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, local_files_only=True))
+    except Exception:  # not installed, not fetched: each has an error of its own
+        return None
+
+
+def text_features(name: str, text: str) -> Features:
+    """What a backbone makes of a text, (d,), in the space of its image features."""
+    if not has_text_tower(name):
+        raise BadInput(
+            f"this backbone has no text tower: {name!r} knows images alone. Set the campaign's backbone to CLIP or "
+            "SigLIP, such as 'openai/clip-vit-base-patch32', after: pip install 'tailwise[torch,huggingface]'"
+        )
+    need_torch(f"backbone {name!r}")
+    from .torch_models import embed_text
+
+    return embed_text(name, text)
+
+
 def folder_digest(folder: Path) -> str:
     """Names a folder of a model by the content of its settings and weights."""
     digest = hashlib.sha256()

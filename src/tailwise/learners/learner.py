@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -115,6 +116,45 @@ def learner_class(name: str) -> type[Any]:
         raise BadInput(f"{name!r} is not a learner; it must be a class with fit and predict_proba")
     imported: type[Any] = found
     return imported
+
+
+def describe_learner(learner: object) -> dict[str, Any]:
+    """The `name` and the `settings` with which `make_learner` makes the same learner; experiments keep no objects."""
+    kind = type(learner)
+    registered = next((name for name, one in LEARNERS.items() if one is kind), None)
+    name = registered or f"{kind.__module__}:{kind.__qualname__}"
+    what = f"the learner {kind.__name__} cannot be written down:"
+    hint = "give the experiment the name of a class that makes it, or register one with @learner"
+    try:
+        same_kind = learner_class(name) is kind
+    except BadInput as error:
+        raise BadInput(f"{what} {error}; {hint}") from error
+    if not same_kind or not callable(getattr(kind, "predict_proba" if ":" in name else "fit", None)):
+        raise BadInput(f"{what} {name!r} is not a class with fit and predict_proba; {hint}")
+    settings = _settings_of(learner)
+    usual = {key: one.default for key, one in inspect.signature(kind).parameters.items()}
+    changed = {key: value for key, value in settings.items() if key not in usual or not _same(usual[key], value)}
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in changed.items()}
+    for key, value in plain.items():
+        if not all(
+            isinstance(one, bool | int | float | str) for one in (value if isinstance(value, list) else [value])
+        ):
+            raise BadInput(f"{what} its setting {key!r} is of type {type(value).__name__}; {hint}")
+    return {"name": name, "settings": plain}
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other or repr(one) == repr(other)  # nan, and arrays, which == does not compare to one truth
+
+
+def _settings_of(learner: object) -> dict[str, Any]:
+    """The settings of an estimator, of a dataclass, or what a plain object holds."""
+    if callable(getattr(learner, "get_params", None)):
+        found: dict[str, Any] = learner.get_params(deep=False)  # type: ignore[attr-defined]
+        return found
+    if is_dataclass(learner):
+        return {field.name: getattr(learner, field.name) for field in fields(learner) if field.init}
+    return dict(vars(learner)) if hasattr(learner, "__dict__") else {}
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------
@@ -298,12 +338,13 @@ class OutOfFold:
 
 def fit_calibrated(
     learner: Learner, inputs: Inputs, labels: IntArray, *, classes: int, kind: str = "both", folds: int = FOLDS,
-    seed: int = 0, report: Progress = no_progress,
+    seed: int = 0, report: Progress = no_progress, drawn: IntArray | None = None,
 ) -> Calibration:  # fmt: skip
     """Fit the calibration of a learner on its labelled set.
 
     A temperature costs `folds` fits on nearly the whole set; the prior costs none. Where labels are too few to
-    hold any out, the temperature is 1. With a temperature, classes without labels get a share of the probabilities.
+    hold any out, the temperature is 1. With a temperature, classes without labels get a share of the probabilities,
+    estimated from `drawn`, the counts (C,) without labels that were found by looking for their class; None: all.
     """
     if kind not in KINDS:
         raise BadInput(f"calibration is {kind!r}; it must be one of {', '.join(KINDS)}")
@@ -314,15 +355,15 @@ def fit_calibrated(
     if kind == "prior":
         return Calibration(kind, trained=trained)
     held = out_of_fold(learner, inputs, labels, classes=classes, folds=folds, seed=seed, report=report)
-    proba, truth = _as_of_the_whole_set(held, learner, labels, trained), labels[held.rows]
+    proba, truth = as_of_the_whole_set(held, learner, labels, trained), labels[held.rows]
     temperature = fit_temperature(proba, truth, shares=trained, spread=USUAL_SPREAD)
     plain = Calibration("temperature", temperature, trained)
-    weight = unseen_weight(np.bincount(labels, minlength=classes), plain.apply(proba))
+    weight = unseen_weight(np.bincount(labels, minlength=classes), plain.apply(proba), drawn)
     trust = measure_trust(replace(plain, unseen=weight).apply(proba), truth)
     return Calibration(kind, temperature, trained, unseen=weight, trust=trust)
 
 
-def _as_of_the_whole_set(held: OutOfFold, learner: Learner, labels: IntArray, trained: Float64Array) -> FloatArray:
+def as_of_the_whole_set(held: OutOfFold, learner: Learner, labels: IntArray, trained: Float64Array) -> FloatArray:
     """What held-out rows would get from a model with the class shares of the whole set, (m, C).
 
     A fold takes an image from the very class that it is then asked about: of two labels of a class one is left, and the

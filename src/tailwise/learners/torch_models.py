@@ -324,3 +324,27 @@ def quiet_transformers(folder: Path) -> Iterator[Any]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+@lru_cache(maxsize=1)  # a search is followed by others
+def _text_half(name: str) -> tuple[Any, Any]:
+    """The net and the tokenizer of a model of images and texts."""
+    backbone = Backbone(name)
+    folder = hugging_face_folder(name)
+    with quiet_transformers(folder) as transformers:
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return feature_net(backbone, backbone.key()).module.net, tokenizer
+
+
+@torch.inference_mode()
+def embed_text(name: str, text: str) -> NDArray[np.float32]:
+    """The features (d,) of a text by a model of images and texts."""
+    net, tokenizer = _text_half(name)
+    most = int(net.config.text_config.max_position_embeddings)
+    padded = "max_length" if net.config.model_type.startswith("siglip") else False  # as it was trained
+    tokens = tokenizer([text], return_tensors="pt", truncation=True, max_length=most, padding=padded)
+    device = next(net.parameters()).device
+    wanted = {key: value.to(device) for key, value in tokens.items() if key in ("input_ids", "attention_mask")}
+    out = net.get_text_features(**wanted)
+    found: Tensor = out if isinstance(out, Tensor) else out.pooler_output
+    return found[0].to(torch.float32).cpu().numpy()

@@ -71,7 +71,7 @@ def _prove(program: Program, best: Solution, effort: Effort, purse: Purse | None
     """Branch and bound on a pool that is small enough for it, if the gap is open."""
     small = program.rows.size * program.rows.classes <= EXACT_ELEMENTS and not program.rows.sparse
     if best.gap <= effort.gap or not small or effort.expired:
-        return best
+        return best if purse is None else replace(best, indices=_best_first(program, best.indices, best.duals, purse))
     where = np.arange(program.rows.size)
     budget = program.budget if purse is None else purse.limit
     groups: list[tuple[IntArray, int]] = []
@@ -91,7 +91,16 @@ def _prove(program: Program, best: Solution, effort: Effort, purse: Purse | None
     if found.chosen is not None and program.measure(np.flatnonzero(found.chosen)).value < best.objective:
         picks = np.flatnonzero(found.chosen)
     measured = program.measure(picks)
-    return certify(picks, measured, max(best.bound, found.bound), best.duals, margin=measured.rounding, effort=effort)
+    ordered = _best_first(program, picks, best.duals, purse)
+    return certify(ordered, measured, max(best.bound, found.bound), best.duals, margin=measured.rounding, effort=effort)
+
+
+def _best_first(program: Program, picks: IntArray, y: Float64Array, purse: Purse | None) -> IntArray:
+    """Picks by their reduced cost, per price where there are prices; equal ones by index."""
+    rows = np.sort(picks)
+    reduced = program.rows.priced(program.cost, y).at(rows)
+    ordered: IntArray = rows[np.argsort(reduced if purse is None else reduced / purse.prices[rows], kind="stable")]
+    return ordered
 
 
 def _ascend(program: Program, groups: Groups, best: _Priced, y: Float64Array) -> _Priced:

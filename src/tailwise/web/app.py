@@ -14,11 +14,13 @@ from fastapi.security import APIKeyHeader
 from starlette.exceptions import HTTPException
 
 from .. import __version__
+from ..campaign.search import NotReady
 from ..errors import BadInput, LedgerBusy, LedgerFault, LedgerReplaced, NewerLedger, TailwiseError, UnknownName
-from . import map as map_routes
-from . import routes
+from . import classes, dashboard, gallery, review, routes
+from . import map as feature_map
 from .images import TooManyImages
 from .jobs import AlreadyRunning, Unfinished
+from .routes import OwnerOnly
 from .security import ErrorResponse, SecurityMiddleware, log_refused
 from .service import CannotWrite, Service
 from .settings import WebSettings
@@ -26,14 +28,16 @@ from .settings import WebSettings
 if TYPE_CHECKING:
     from ..campaign.service import Campaign
 
-TOKEN = APIKeyHeader(name="X-Tailwise-Token", auto_error=False, description="the token in the printed link")
+TOKEN = APIKeyHeader(name="X-Tailwise-Token", auto_error=False, description="the token in a printed link")
 JSON = "application/json"
 HTTP_CODES = {404: "unknown", 405: "wrong_method"}
 # Status and code of each error, the first that fits; any other error of the library is 409 "impossible".
 STATUS: tuple[tuple[type[TailwiseError], int, str], ...] = (
+    (OwnerOnly, 403, "owner_only"),  # the page knows this code: the token fits, but not for this
     (Unfinished, 409, "unfinished"),
     (AlreadyRunning, 409, "running"),
     (CannotWrite, 500, "cannot_write"),
+    (NotReady, 409, "not_ready"),
     (TooManyImages, 429, "too_many"),
     (UnknownName, 404, "unknown"),
     (LedgerBusy, 409, "busy"),
@@ -61,8 +65,10 @@ def make_app(campaign: Campaign, settings: WebSettings) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )  # fmt: skip
     locked = [Security(TOKEN)] if settings.token is not None else []
-    included = [(routes.api, locked), (routes.page, locked)]
-    included.append((map_routes.api, locked))
+    views = (
+        routes.api, routes.page, gallery.api, feature_map.api, review.api, dashboard.api, classes.classes_api
+    )  # fmt: skip
+    included = [(one, locked) for one in views]
     if settings.ml_backend:
         included += [(routes.label_studio_api, locked), (routes.label_studio_health, [])]
     posts: set[str] = set()  # not from the OpenAPI document: making it would take most of the time of a start

@@ -28,22 +28,28 @@ from ..campaign.images import list_images, quarantine
 from ..campaign.ledger import Ledger
 from ..campaign.locks import PRIVATE_FOLDER
 from ..campaign.models import model_folder, predict
+from ..campaign.overview import measure
+from ..campaign.predictions import keep_predictions
 from ..campaign.rounds import (
+    AuditDraw,
     ModelRow,
     Pick,
     Round,
     candidate_images,
+    find_draw,
     find_model,
     find_round,
     open_round,
     pending_answers,
     round_picks,
 )
+from ..campaign.search import make_index
 from ..campaign.service import Campaign
 from ..campaign.state import check_strategy, read_settings
 from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
-from ..types import FloatArray, IntArray, Progress
+from ..types import Progress, no_progress
 from . import schemas
+from .predictions import TOP, ModelPredictions, PredictionCache, kept_predictions
 from .settings import get_log
 
 log = get_log(__name__)
@@ -51,7 +57,6 @@ log = get_log(__name__)
 MODULE = "tailwise.web.jobs"
 PREFIX = ".job-"  # of a job's folder in the campaign's
 PREDICTIONS_FILE = "predictions.npz"
-TOP = 3  # classes of an image that are kept
 NICE = 5  # people who label come first
 PURPOSE = "a background job"
 MOST_OUTPUT = 300  # characters of a failed child's last line
@@ -88,6 +93,7 @@ class Jobs:
         self._submit = submit
         self._public = public  # removes paths from messages
         self._on_open = on_open  # called when a round was opened
+        self.preparing = "no"  # whether features for the search are being made: "no", "running" or "failed"
         self.state = schemas.Job(state="idle")  # progress of the job, or how the last one ended
         self._turn = threading.Lock()
         self._closed = False
@@ -139,14 +145,25 @@ class Jobs:
             if not self._closed:
                 self._thread.submit(self._predict, version)
 
-    def _predict(self, version: str) -> None:
-        """For a round that was opened by another program, or before the server started."""
+    def prepare(self) -> None:
+        """Make what searches need, in the background, unless that is under way or has failed."""
+        with self._turn:
+            if not self._closed and self.preparing == "no":
+                self.preparing = "running"
+                self._thread.submit(self._predict, None)
+
+    def _predict(self, version: str | None) -> None:
+        """For a round that was opened by another program, or before the server started; features for the search."""
         try:
+            if version is not None and (kept := kept_predictions(self._ledger, version)) is not None:
+                self.predictions.kept = kept
+                return
             with job_folder(self._ledger) as folder:
                 self._run({"folder": str(folder), "choose": None, "version": version}, lambda *_: None)
                 self._read_predictions(folder, version)
+            self.preparing = "no"
         except Exception:  # people can label without predictions
-            self.predictions.failed = version
+            self.predictions.failed, self.preparing = version, "failed"
             log.warning("could not predict all images with the model %s", version, exc_info=True)
 
     def _run(self, task: Mapping[str, Any], report: Progress) -> Mapping[str, Any]:
@@ -167,58 +184,6 @@ class Jobs:
             self.predictions.kept = ModelPredictions.read(folder / PREDICTIONS_FILE, version)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModelPredictions:
-    """The likeliest classes of every image by one model.
-
-    Attributes
-    ----------
-    version: of the model.
-    ids: (n,) of images, ascending.
-    classes: (n, k) class ids, the likeliest first.
-    confidence: (n, k) their probabilities.
-    """
-
-    version: str
-    ids: IntArray
-    classes: IntArray
-    confidence: FloatArray
-
-    @classmethod
-    def read(cls, path: Path, version: str) -> ModelPredictions:
-        """From the file that a job wrote."""
-        with np.load(path, allow_pickle=False) as file:
-            order = np.argsort(file["ids"], kind="stable")
-            return cls(version, file["ids"][order], file["classes"][order], file["confidence"][order])
-
-    def top(self, image: int) -> list[tuple[int, float]]:
-        """Class ids and probabilities of an image; empty where the image is unknown."""
-        at = int(np.searchsorted(self.ids, image))
-        if at == len(self.ids) or self.ids[at] != image:
-            return []
-        return list(zip(self.classes[at].tolist(), self.confidence[at].tolist(), strict=True))
-
-
-@dataclass(slots=True)
-class PredictionCache:
-    """The predictions of one model at a time; those of another are requested once, and arrive later."""
-
-    ask: Callable[[str], None]  # for the predictions of a version
-    kept: ModelPredictions | None = None
-    asked: str | None = None  # the version that was asked for last
-    failed: str | None = None  # the version whose predictions will not arrive
-
-    def of(self, version: str | None) -> ModelPredictions | None:
-        """The predictions of a model; None until they have arrived."""
-        kept = self.kept
-        if kept is not None and kept.version == version:
-            return kept
-        if version is not None and self.asked != version:
-            self.asked = version
-            self.ask(version)
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class ChosenRound:
     """The round that a job has written to its copy of the ledger."""
@@ -226,6 +191,7 @@ class ChosenRound:
     round: Round
     picks: tuple[Pick, ...]
     model: ModelRow | None
+    draw: AuditDraw | None
     troubles: tuple[tuple[int, str], ...]  # all images in quarantine, with the reason
 
     @classmethod
@@ -234,7 +200,8 @@ class ChosenRound:
         chosen = find_round(copy, number)
         model = None if chosen.model_version is None else find_model(copy, chosen.model_version)
         rows = copy.read("SELECT id, trouble FROM image WHERE trouble IS NOT NULL")
-        return cls(chosen, tuple(round_picks(copy, number)), model, tuple((row[0], row[1]) for row in rows))
+        troubles = tuple((row[0], row[1]) for row in rows)
+        return cls(chosen, tuple(round_picks(copy, number)), model, find_draw(copy, number), troubles)
 
 
 def adopt_round(ledger: Ledger, found: ChosenRound, request: schemas.Next) -> Round:
@@ -251,7 +218,7 @@ def adopt_round(ledger: Ledger, found: ChosenRound, request: schemas.Next) -> Ro
             one = found.round
             return open_round(
                 ledger, picks, budget=one.budget, strategy=one.strategy, balance=one.balance, seed=one.seed,
-                model=found.model, why=one.why,
+                model=found.model, why=one.why, draw=found.draw,
             )  # fmt: skip
     except TailwiseError:
         if found.model is not None:  # its row is not in the ledger
@@ -269,6 +236,19 @@ def check_request(ledger: Ledger, request: schemas.Next) -> None:
         except UnknownName as error:
             raise BadInput(str(error)) from error
     check_finished(ledger, allow_unfinished=request.allow_unfinished)
+    check_budget(ledger, request)
+
+
+def check_budget(ledger: Ledger, request: schemas.Next) -> None:
+    """Reject a batch that is larger than the pool; without a budget fewer are chosen where fewer are left."""
+    among = candidate_images(ledger, with_open_round=request.allow_unfinished, skipped=request.skipped)
+    left, wanted = len(among), request.budget
+    if not left:
+        raise PoolExhausted("no image is left to choose from; add images, or choose from the skipped ones")
+    if wanted is not None and wanted > left:
+        raise PoolExhausted(
+            f"asked for {wanted:,} images, but only {left:,} can be chosen; lower the budget to {left:,}"
+        )
 
 
 def check_training(ledger: Ledger) -> None:
@@ -384,6 +364,10 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
     with Ledger.open(folder, purpose=PURPOSE, files=folder.parent) as ledger:
         if "map" in task:
             return {"images": len(Campaign(ledger).map(**task["map"], report=_progress))}
+        if "review" in task:
+            return {"found": _REVIEWS[task["review"]](Campaign(ledger))}
+        if "measure" in task:
+            return {"labels": measure(ledger, report=_progress)["labels"]}
         number = None
         if task["choose"] is not None:
             proposal = Campaign(ledger).next(**task["choose"], report=_progress)
@@ -393,7 +377,14 @@ def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
             version = task["version"]
         if version is not None:
             write_predictions(ledger, folder, version)
+        make_index(ledger, report=_progress if task["choose"] is None else no_progress)
     return {"round": number, "version": version}
+
+
+_REVIEWS: Mapping[str, Callable[[Campaign], int]] = {  # what is found is kept among the campaign's files
+    "errors": lambda campaign: len(campaign.review(report=_progress)),
+    "duplicates": lambda campaign: len(campaign.duplicates(report=_progress)),
+}
 
 
 def write_predictions(ledger: Ledger, folder: Path, version: str) -> None:
@@ -401,6 +392,7 @@ def write_predictions(ledger: Ledger, folder: Path, version: str) -> None:
     _progress(0.99, "asking the model about all images")
     ids = np.array([image.id for image in list_images(ledger, usable=True)], dtype=np.int64)
     found = predict(ledger, ids, version)
+    keep_predictions(ledger, found)
     best = np.argsort(-found.proba, axis=1, kind="stable")[:, :TOP]
     classes = np.array(found.class_ids, dtype=np.int64)[best]
     np.savez(

@@ -34,7 +34,7 @@ from ..formats.label_studio_api import (
     bring_round,
     read_control,
 )
-from .jobs import ModelPredictions
+from .predictions import ModelPredictions
 from .settings import get_log
 from .views import Read
 

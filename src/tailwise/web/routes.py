@@ -7,7 +7,7 @@ of the ledger; they run in the writer's thread, inside its transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -19,11 +19,13 @@ from ..campaign.answers import Answer, Recorded, Refused
 from ..campaign.images import find_image
 from ..campaign.ledger import Ledger, now
 from ..campaign.rounds import Asked, asked_last, current_round
-from ..errors import BadInput, PoolExhausted, UnknownName
+from ..errors import BadInput, PoolExhausted, TailwiseError, UnknownName
 from . import label_studio, schemas, views
-from .jobs import AlreadyRunning, ModelPredictions, Unfinished, check_request, check_training
+from .grid import Grid, GridImages, lease_class
+from .jobs import AlreadyRunning, Unfinished, check_request, check_training
+from .predictions import ModelPredictions
 from .service import INDEX, Service
-from .settings import get_log
+from .settings import Role, get_log
 from .views import Prelabels
 
 log = get_log(__name__)
@@ -34,7 +36,7 @@ ALWAYS_ASK = "private, no-cache"
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Error, "description": "the request is malformed"},
     401: {"model": schemas.Error, "description": "no token, or not the token of this campaign"},
-    403: {"model": schemas.Error, "description": "from another host or page"},
+    403: {"model": schemas.Error, "description": "from another host or page, or only the owner's token may do this"},
     404: {"model": schemas.Error, "description": "not found"},
     409: {"model": schemas.Error, "description": "not possible now"},
     422: {"model": schemas.Error, "description": "a value is missing, or out of bounds"},
@@ -66,15 +68,42 @@ async def _service(request: Request) -> Service:
 
 CurrentService = Annotated[Service, Depends(_service)]
 
+
+class OwnerOnly(TailwiseError, PermissionError):
+    """The request carries the annotators' token, and needs the owner's."""
+
+
+async def _role(request: Request) -> Role:
+    """Whose token came with the request; `security.check_token` has found out."""
+    role: Role = request.scope["role"]
+    return role
+
+
+CurrentRole = Annotated[Role, Depends(_role)]
+
+
+async def require_owner(role: CurrentRole) -> None:
+    """For routes that train, settle, export, or change classes or settings."""
+    if role != "owner":
+        raise OwnerOnly(
+            "this needs the owner's link: annotators label, and only the owner can train, settle conflicts, export, "
+            "or change classes and settings; ask the person who runs `tailwise label`"
+        )
+
+
+OWNER = [Depends(require_owner)]  # `dependencies=OWNER` of a route or a router
+
 api = APIRouter(prefix="/api", responses=ERRORS)
 page = APIRouter()
 
 
 @api.get("/state")
-async def state(service: CurrentService, query: Annotated[schemas.StateQuery, Query()]) -> schemas.State:
+async def state(
+    service: CurrentService, query: Annotated[schemas.StateQuery, Query()], role: CurrentRole
+) -> schemas.State:
     """Campaign, classes, round, balance, job and annotators."""
     job, who = service.jobs.state, query.annotator
-    return await service.read_parts(lambda read: views.state(read, who, service.counts, service.prelabels, job))
+    return await service.read_parts(lambda read: views.state(read, who, service.counts, service.prelabels, job, role))
 
 
 @api.post("/lease", responses=WRITE_ERRORS)
@@ -96,19 +125,21 @@ async def answers(service: CurrentService, body: schemas.Answers) -> schemas.Res
 
 
 @api.post("/undo", responses=WRITE_ERRORS)
-async def undo(service: CurrentService, body: schemas.Undo) -> schemas.UndoResult:
-    """Undo an answer."""
+async def undo(service: CurrentService, body: schemas.Undo, role: CurrentRole) -> schemas.UndoResult:
+    """Undo an answer; the owner also undoes decisions about conflicts."""
+    if role != "owner" and body.undoes and await service.read(lambda ledger: is_decision(ledger, body.undoes or "")):
+        await require_owner(role)
     return await service.write(lambda ledger: undo_answer(ledger, body))
 
 
 @api.get("/history")
 async def history(service: CurrentService, query: Annotated[schemas.HistoryQuery, Query()]) -> schemas.History:
-    """The last answers of one annotator."""
-    return await service.read(lambda ledger: views.history(ledger, query.annotator, query.limit))
+    """The last answers of one annotator; those before them with `before`."""
+    return await service.read(lambda ledger: views.history(ledger, query.annotator, query.limit, query.before))
 
 
 @api.post("/grid", responses=WRITE_ERRORS)
-async def grid(service: CurrentService, body: schemas.Grid) -> schemas.LeasedImages:
+async def grid(service: CurrentService, body: Grid) -> GridImages:
     """Images of the round with one predicted class, the most confident first, leased to one annotator.
 
     Not available where people label blind: the order would reveal the predictions.
@@ -122,7 +153,7 @@ async def conflicts(service: CurrentService, query: Annotated[schemas.StateQuery
     return await service.read_parts(lambda read: views.conflicts(read, query.annotator, service.prelabels))
 
 
-@api.post("/settle", responses=WRITE_ERRORS)
+@api.post("/settle", responses=WRITE_ERRORS, dependencies=OWNER)
 async def settle(service: CurrentService, body: schemas.Settle) -> schemas.Settled:
     """Decide a conflict; an unlabelled image is rejected."""
     return await service.write(lambda ledger: settle_conflict(ledger, body))
@@ -134,7 +165,7 @@ async def rounds(service: CurrentService) -> schemas.Rounds:
     return await service.read_parts(views.all_rounds)
 
 
-@api.post("/next", responses=WRITE_ERRORS)
+@api.post("/next", responses=WRITE_ERRORS, dependencies=OWNER)
 async def next_round(service: CurrentService, body: schemas.Next) -> schemas.JobStarted:
     """Train on all labels and choose the next round, in the background."""
     await service.read(lambda ledger: check_request(ledger, body))
@@ -180,15 +211,34 @@ async def static(service: CurrentService, request: Request, name: str) -> Respon
 
 
 def _file(service: Service, request: Request, name: str) -> Response:
-    found = service.files.get(name)
+    found, versioned = service.files.find(name)
     if found is None:
-        raise UnknownName("the page has no such file")
-    return cached(request, found.content, found.content_type, found.etag, ALWAYS_ASK)
+        raise UnknownName("the page has no such file; it may have been updated: load the page again")
+    content, etag, packed = found.content, found.etag, {"Vary": "Accept-Encoding"}
+    if found.gzipped is not None and accepts_gzip(request.headers.get("accept-encoding", "")):
+        content, etag = found.gzipped, f'{etag[:-1]}-gzip"'
+        packed["Content-Encoding"] = "gzip"
+    return cached(request, content, found.content_type, etag, FOREVER if versioned else ALWAYS_ASK, packed)
 
 
-def cached(request: Request, content: bytes, kind: str, etag: str, how_long: str) -> Response:
+def accepts_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header allows gzip.
+
+    >>> accepts_gzip("gzip, deflate, br"), accepts_gzip("gzip;q=0, br"), accepts_gzip("")
+    (True, False, False)
+    """
+    for coding in accepted.lower().replace(" ", "").split(","):
+        name, _, weight = coding.partition(";q=")
+        if name == "gzip":
+            return weight.strip("0.") != "" or not weight
+    return False
+
+
+def cached(
+    request: Request, content: bytes, kind: str, etag: str, how_long: str, more: Mapping[str, str] | None = None
+) -> Response:
     """Content that a browser may keep; one that has it gets none."""
-    headers = {"ETag": etag, "Cache-Control": how_long}
+    headers = {"ETag": etag, "Cache-Control": how_long, **(more or {})}
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(content, media_type=kind, headers=headers)
@@ -202,17 +252,7 @@ def lease_images(ledger: Ledger, body: schemas.Lease, prelabels: Prelabels) -> s
     current = current_round(ledger)
     if current is None:
         return schemas.LeasedImages(images=[])
-    leased = leases.lease(ledger, current.id, body.annotator, body.count)
-    return views.leased_images(ledger, leased, current.model_version, prelabels)
-
-
-def lease_class(ledger: Ledger, body: schemas.Grid, prelabels: Prelabels) -> schemas.LeasedImages:
-    """Images of the open round with one predicted class; an error where people label blind."""
-    prelabels.check_not_blind(ledger)
-    current = current_round(ledger)
-    if current is None:
-        return schemas.LeasedImages(images=[])
-    leased = leases.lease(ledger, current.id, body.annotator, body.count, predicted=body.class_id)
+    leased = leases.lease(ledger, current.id, body.annotator, body.count, first=body.first)
     return views.leased_images(ledger, leased, current.model_version, prelabels)
 
 
@@ -275,6 +315,16 @@ def undo_answer(ledger: Ledger, body: schemas.Undo) -> schemas.UndoResult:
     )
 
 
+def is_decision(ledger: Ledger, key: str) -> bool:
+    """Whether an event decides a conflict, or undoes such a decision."""
+    rows = ledger.read(
+        "SELECT 1 FROM event AS e LEFT JOIN event AS u ON u.id = e.undoes "
+        "WHERE e.key = ? AND (e.kind LIKE 'settle-%' OR u.kind LIKE 'settle-%')",
+        (key,),
+    )
+    return bool(rows)
+
+
 def settle_conflict(ledger: Ledger, body: schemas.Settle) -> schemas.Settled:
     """Decide an image on which people differ, or any other with an answer."""
     if (body.kind == "settle-label") != (body.class_id is not None):
@@ -284,14 +334,15 @@ def settle_conflict(ledger: Ledger, body: schemas.Settle) -> schemas.Settled:
     if not recorded and not campaign_answers.is_answered(ledger, image.id):
         raise BadInput(f"asked to settle the image {image.key}, but it has no answer yet; label it instead")
     done = campaign_answers.settle(
-        ledger, key=body.key, image=image.id, annotator=body.annotator, class_id=body.class_id, source=SOURCE
-    )
+        ledger, key=body.key, image=image.id, annotator=body.annotator, class_id=body.class_id, source=SOURCE,
+        found_by=body.found_by,
+    )  # fmt: skip
     return schemas.Settled(event=done.event_id, fresh=done.fresh)
 
 
 # Label Studio ML backend: /health, /setup, /predict with the campaign's model, /webhook for annotations.
 
-label_studio_api = APIRouter(tags=["Label Studio ML backend"], responses=ERRORS)
+label_studio_api = APIRouter(tags=["Label Studio ML backend"], responses=ERRORS, dependencies=OWNER)
 label_studio_health = APIRouter(
     tags=["Label Studio ML backend"], responses={status: ERRORS[status] for status in (400, 403)}
 )

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..campaign.classes import MOST_ANNOTATOR, clean_annotator
+from .settings import Role
 
 IMAGE = "^[0-9a-f]{16}$"
 KEY = "^[A-Za-z0-9_-]{8,64}$"
 MOST_ANSWERS = 200
 MOST_LEASED = 64
-MOST_GRID = 200
 FAR = (1 << 53) - 1  # larger whole numbers lose digits in a browser
 
 Key = Annotated[str, Field(pattern=KEY, description="made by the client; the same request twice is recorded once")]
@@ -49,16 +49,17 @@ class StateQuery(Query):
 
 
 class HistoryQuery(Query):
-    """The annotator, and how many answers."""
+    """The annotator, how many answers, and the event before which they were given."""
 
     annotator: Annotator
     limit: int = Field(default=50, ge=1, le=1000)
+    before: int | None = Field(default=None, ge=1, le=FAR, description="the last event of the page of answers before")
 
 
 class ImageQuery(Query):
     """Pixels of the longer side, and the seal of the bytes."""
 
-    size: Literal["160", "512", "1280", "2048"] = "512"
+    size: Literal["160", "512", "1280", "2048", "8192"] = "512"
     seal: Seal | None = None
 
 
@@ -93,7 +94,8 @@ class LabelClass(ResponseBody):
 
     id: int
     name: str
-    key: str  # of the keyboard, "" where none is left
+    key: str  # of the keyboard: its own, or the digit of its place; "" where none is left
+    hotkey: str | None = Field(description="its own key; the digit of its place works, too")
     retired: bool
 
 
@@ -124,6 +126,7 @@ class LabelSettings(ResponseBody):
 
     overlap: int
     blind: bool
+    plain_features: bool = Field(description="whether images are compared without a trained net")
 
 
 class NextBatch(ResponseBody):
@@ -156,6 +159,7 @@ class State(ResponseBody):
     campaign: CampaignName
     images: Images
     classes: list[LabelClass]
+    classes_version: Count = Field(description="counts up with each change of a class; then ask for /api/classes again")
     round: RoundProgress | None
     balance: list[ClassBalance]
     settings: LabelSettings
@@ -163,6 +167,7 @@ class State(ResponseBody):
     job: Job
     annotators: list[str]
     conflicts: Count
+    role: Role = Field(description="whose link was opened: annotators can label, comment and flag, and no more")
     schema_version: int
     version: str
 
@@ -204,14 +209,7 @@ class Lease(RequestBody):
     annotator: Annotator
     count: int = Field(default=8, ge=1, le=MOST_LEASED)
     tab: str | None = Field(default=None, max_length=64)
-
-
-class Grid(RequestBody):
-    """Asks for images of one predicted class."""
-
-    annotator: Annotator
-    class_id: ClassId
-    count: int = Field(default=48, ge=1, le=MOST_GRID)
+    first: ImageKey | None = Field(default=None, description="an image to give first, where it is free")
 
 
 class Release(RequestBody):
@@ -366,6 +364,7 @@ class Settle(RequestBody):
     image: ImageKey
     kind: SettleKind
     class_id: ClassId | None = None
+    found_by: Literal["review"] | None = Field(default=None, description="where it was found, if not as a conflict")
 
 
 class Settled(ResponseBody):

@@ -10,19 +10,19 @@ import asyncio
 import base64
 import binascii
 import contextlib
-import hmac
 import ipaddress
 import json
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from ..errors import BadInput
-from .settings import EVERYWHERE, WebSettings, get_log
+from .json_body import parse_json
+from .pages import NO_TOKEN_PAGE, RELOAD_PAGE, TOKEN_PAGE_CSP, WRONG_TOKEN_PAGE
+from .settings import EVERYWHERE, Role, WebSettings, get_log, is_token
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -100,12 +100,15 @@ def check_origin(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
 def check_token(scope: Scope, settings: WebSettings) -> ErrorResponse | None:
     """In a header, in the cookie, or for Label Studio as the password of HTTP Basic."""
     is_health = settings.ml_backend and scope["path"] == "/health" and scope["method"] in READING  # needs no token
+    scope["role"] = "owner"  # as everybody is without a token
     if settings.token is None or is_health or link_token(scope) is not None:
         return None
     sent = [*headers(scope, TOKEN_HEADER), *_cookies(scope, settings.cookie)]
     if settings.ml_backend and scope["path"] in ML_PATHS:
         sent += _basic_passwords(scope)
-    if any(is_token(token, settings.token) for token in sent):
+    roles: set[Role | None] = {settings.role_of(token) for token in sent}
+    if roles & {"owner", "annotator"}:
+        scope["role"] = "owner" if "owner" in roles else "annotator"
         return None
     what = "the token is not that of this campaign (any more)" if sent else "no token was sent"
     return ErrorResponse(401, "no_token", f"{what}; open the link that `tailwise label` printed")
@@ -139,12 +142,9 @@ def link_token(scope: Scope) -> str | None:
     if scope["method"] != "GET" or scope["path"] != "/" or b"token=" not in scope["query_string"]:
         return None
     query: bytes = scope["query_string"]
-    return parse_qs(query.decode("latin-1")).get("token", [""])[0]
-
-
-def is_token(sent: str, token: str) -> bool:
-    """Compared in constant time."""
-    return hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), token.encode())
+    sent = parse_qs(query.decode("latin-1")).get("token", [""])[0].strip()
+    pasted = sent.partition("?")[2].partition("#")[0]  # the whole link, from the page that asks for it
+    return parse_qs(pasted).get("token", [""])[0] if "token=" in pasted else sent
 
 
 def headers(scope: Scope, name: bytes) -> list[str]:
@@ -212,13 +212,6 @@ SECURITY_HEADERS = {
 }
 BROKEN = ErrorResponse(500, "broken", "something failed inside the server; its log says what, and no answer was lost")
 HTML = b"text/html; charset=utf-8"
-NO_TOKEN_PAGE = (
-    b"<!doctype html><html lang=en><meta charset=utf-8><title>Tailwise</title>"
-    b"<p>Open the link that <code>tailwise label</code> printed: it carries the key to this page.</p></html>"
-)
-RELOAD_PAGE = (
-    b"<!doctype html><html lang=en><meta charset=utf-8><title>Tailwise</title><p><a href=/>Tailwise</a></p></html>"
-)
 
 
 class SecurityMiddleware:
@@ -272,17 +265,18 @@ class SecurityMiddleware:
         elif fetch == (["navigate"], ["cross-site"]):
             await send_response(send, 200, RELOAD_PAGE, HTML, [(b"refresh", b"0; url=/")])
         else:
-            await send_response(send, 401, NO_TOKEN_PAGE, HTML)
+            await send_token_page(send, NO_TOKEN_PAGE)
 
     async def _log_in(self, scope: Scope, send: Send, token: str) -> None:
         """Set the cookie, and redirect so that the token leaves the address bar."""
-        true = self.settings.token
-        if true is not None and not (is_token(token, true) or is_token(token, self.settings.ticket)):
-            await send_response(send, 401, NO_TOKEN_PAGE, HTML)
+        known = self.settings
+        true = token if known.role_of(token) else known.token if is_token(token, known.ticket) else None
+        if known.token is not None and true is None:
+            await send_token_page(send, WRONG_TOKEN_PAGE if token else NO_TOKEN_PAGE)
             return
         # No Max-Age: it ends with the browser. HttpOnly keeps it from scripts, Strict from other sites.
         secure = "; Secure" if scope.get("scheme") == "https" else ""
-        cookie = f"{self.settings.cookie}={true or ''}; Path=/; HttpOnly; SameSite=Strict{secure}"
+        cookie = f"{known.cookie}={true or ''}; Path=/; HttpOnly; SameSite=Strict{secure}"
         kept = [(b"set-cookie", cookie.encode())] if true else []
         await send_response(send, 303, b"", HTML, [(b"location", b"/"), *kept])
 
@@ -303,66 +297,6 @@ class SecurityMiddleware:
 
 
 # Bodies.
-
-MAX_DEPTH = 32
-# Possessive, and an open string ends with the text: so a body of a million quotes is still scanned once.
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-_BRACKETS = re.compile(rb"[\[\]{}]")
-
-
-def parse_json(body: bytes) -> object:
-    r"""The value of a JSON text.
-
-    >>> parse_json(b'{"seconds": 1.5}')
-    {'seconds': 1.5}
-    >>> parse_json(b'[NaN]')
-    Traceback (most recent call last):
-    ...
-    tailwise.errors.BadInput: the body contains NaN, which is not valid JSON; send null or a number
-    """
-    openings = body.count(b"[") + body.count(b"{")
-    if openings > MAX_DEPTH and depth(body) > MAX_DEPTH:  # most bodies have too few brackets to be deep
-        raise BadInput(f"the body is nested more than {MAX_DEPTH} deep; send a flatter one")
-    try:
-        value: object = json.loads(body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
-        # A lone surrogate can only be written as an escape; it parses, but no file and no database can hold it.
-        if b"\\u" in body:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except BadInput:
-        raise
-    except UnicodeDecodeError:
-        raise BadInput("the body is not UTF-8; send JSON as UTF-8") from None
-    except UnicodeEncodeError:
-        raise BadInput("the body contains half of a surrogate pair, which is not text; send whole characters") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"the body is not valid JSON: {error}") from None
-    return value
-
-
-def depth(body: bytes) -> int:
-    """How deep arrays and objects are nested, without brackets in strings; stops counting above MAX_DEPTH.
-
-    >>> depth(b'{"a": [1, "[["]}')
-    2
-    """
-    deepest = level = 0
-    for bracket in _BRACKETS.finditer(_STRING.sub(b"", body)):
-        level += 1 if bracket.group() in b"[{" else -1
-        deepest = max(deepest, level)
-        if deepest > MAX_DEPTH:
-            break
-    return deepest
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise BadInput(f"the body contains {name}, which is not valid JSON; send null or a number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise BadInput(f"the body contains the number {text[:40]}, which is too large")
-    return value
 
 
 async def read_body(receive: Receive, limit: int, seconds: float = BODY_SECONDS) -> bytes | ErrorResponse:
@@ -439,6 +373,11 @@ async def send_response(
     """Send a whole response."""
     await start_response(send, status, body, kind, more)
     await send({"type": "http.response.body", "body": b""})
+
+
+async def send_token_page(send: Send, page: bytes) -> None:
+    """Send a page that asks for the link, under a policy of its own."""
+    await send_response(send, 401, page, HTML, [(b"content-security-policy", TOKEN_PAGE_CSP.encode())])
 
 
 async def start_response(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import signal
 import socket
 import threading
@@ -33,7 +32,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from .settings import EVERYWHERE, FIRST_PORT, Limits, WebSettings, campaign_token, get_log, is_host_name, own_address
+from .settings import EVERYWHERE, FIRST_PORT, Limits, WebSettings, campaign_tokens, get_log, is_host_name
 
 log = get_log(__name__)
 
@@ -85,10 +84,10 @@ class Serving:
     link: str = field(repr=False)  # opens the page; carries the token
     url: str
     port: int
-    token: str | None = field(repr=False)
-    ticket: str | None = field(
-        default=None, repr=False, compare=False
-    )  # in place of the token, for as long as the server runs
+    token: str | None = field(repr=False)  # the owner's
+    ticket: str | None = field(default=None, repr=False, compare=False)  # like the token, while the server runs
+    annotator_link: str | None = field(default=None, repr=False)  # to share: opens the page for labelling alone
+    annotator_token: str | None = field(default=None, repr=False)
 
     def _repr_html_(self) -> str:
         link = self.url if self.ticket is None else f"{self.url}?token={self.ticket}"
@@ -157,8 +156,8 @@ def _prepared(named: Campaign | str | Path, options: Options, on_start: OnStart)
     with _opened(named) as campaign, _listening(options.host, options.port) as listener:
         if options.overlap is not None:
             campaign.configure(overlap=options.overlap)
-        token = campaign_token(campaign.folder, renew=options.new_token) if options.with_token else None
-        settings = replace(settings, token=token, port=listener.getsockname()[1])
+        tokens = campaign_tokens(campaign.folder, renew=options.new_token) if options.with_token else (None, None)
+        settings = replace(settings, token=tokens[0], annotator_token=tokens[1], port=listener.getsockname()[1])
         serving = _serving(settings)
         app = make_app(campaign, settings)
         yield Server(app, listener, lambda: _announce(serving, options, on_start), options.limits), serving
@@ -195,10 +194,11 @@ def _settings(options: Options) -> WebSettings:
 
 
 def _serving(settings: WebSettings) -> Serving:
-    host = own_address() if settings.host in EVERYWHERE else settings.host
-    url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/"
-    link = f"{url}?token={settings.token}" if settings.token else url
-    return Serving(link, url, settings.port, settings.token, settings.ticket if settings.token else None)
+    url = settings.url()
+    if settings.token is None:
+        return Serving(url, url, settings.port, None)
+    link, shared = (f"{url}?token={token}" for token in (settings.token, settings.annotator_token))
+    return Serving(link, url, settings.port, settings.token, settings.ticket, shared, settings.annotator_token)
 
 
 def _announce(serving: Serving, options: Options, on_start: OnStart) -> None:
@@ -262,13 +262,11 @@ class Server(uvicorn.Server):
         self, app: ASGIApp, listener: socket.socket, announce: Callable[[], None], limits: Limits | None = None
     ) -> None:
         self._limits = limits or Limits()
-        super().__init__(
-            uvicorn.Config(
-                app, http="h11", ws="none", loop="asyncio", lifespan="on", log_config=None, access_log=False,
-                server_header=False, proxy_headers=False, timeout_keep_alive=self._limits.keep_alive,
-                timeout_graceful_shutdown=GRACE,
-            )
-        )  # fmt: skip
+        super().__init__(uvicorn.Config(
+            app, http="h11", ws="none", loop="asyncio", lifespan="on", log_config=None, access_log=False,
+            server_header=False, proxy_headers=False, timeout_keep_alive=self._limits.keep_alive,
+            timeout_graceful_shutdown=GRACE,
+        ))  # fmt: skip
         self._listener = listener
         self._announce = announce
         self._accepting: asyncio.Task[None] | None = None
@@ -390,7 +388,7 @@ class Acceptor:
         self._make = make
         self._state = state
         self._limits = limits
-        self._max = most_connections(limits.max_connections)
+        self._max = limits.most_connections()
         self._logged: dict[str, float] = {}  # when each problem was logged
 
     async def run(self) -> None:
@@ -442,9 +440,3 @@ class Acceptor:
         if moment >= self._logged.get(what, -LOG_PAUSE) + LOG_PAUSE:
             self._logged[what] = moment
             log.warning("%s", text)
-
-
-def most_connections(wanted: int) -> int:
-    """At most half of the descriptors that the process may have open: the ledger and the images need some."""
-    allowed = os.sysconf("SC_OPEN_MAX") if hasattr(os, "sysconf") else -1  # Windows allows many
-    return wanted if allowed < 0 else max(1, min(wanted, allowed // 2))

@@ -7,9 +7,11 @@ commit); a write that fails is rolled back alone.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import os
 import queue
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +51,7 @@ class Service:
     def __init__(self, ledger: Ledger, settings: WebSettings) -> None:
         self.ledger = ledger
         self.settings = settings
-        self.files: Mapping[str, StaticFile] = load_static()
+        self.files: StaticFiles = load_static()
         self._lock = ReadWriteLock(needed=not ledger.write_ahead())
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tailwise-reader")
         self._writer = Writer(ledger, self._lock)
@@ -60,6 +62,9 @@ class Service:
         self.public = PublicText(ledger.folder, list_folders(ledger).values())
         self.jobs = Jobs(ledger, self._writer.submit, self.public, self._follow_round if settings.ml_backend else None)
         self.map_job = BackgroundJob(ledger, "drawing the map", self.public)
+        self.errors_job = BackgroundJob(ledger, "checking the labels", self.public)
+        self.duplicates_job = BackgroundJob(ledger, "looking for duplicates", self.public)
+        self.measures_job = BackgroundJob(ledger, "measuring the model", self.public)
         self.prelabels = Prelabels(settings.blind, self.jobs.predictions)
         self._replaced = False  # whether this was logged
 
@@ -94,6 +99,9 @@ class Service:
         """Commit what waits, end the threads and the job."""
         self.jobs.close()
         self.map_job.close()
+        self.errors_job.close()
+        self.duplicates_job.close()
+        self.measures_job.close()
         self.images.close()
         self._readers.shutdown(cancel_futures=True)
         self._writer.close()
@@ -295,10 +303,12 @@ class ReadWriteLock:
         self._reading += 1
 
 
-# Static files of the page: read once, served from memory by their exact name.
+# Static files of the page: read and compressed once, served from memory.
+# The page names them under /static/v-<digest>/, which browsers keep for ever: other files have another digest.
 
 STATIC_FOLDER = Path(__file__).parent / "static"
 INDEX = "index.html"
+MAIN = "js/main.js"
 CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -311,6 +321,8 @@ CONTENT_TYPES = {
     ".webmanifest": "application/manifest+json",
     ".woff2": "font/woff2",
 }
+COMPRESSED = frozenset({".png", ".woff2"})  # already
+_IMPORT = re.compile(r"^import [^'\n]*'\./([\w-]+\.js)'", re.MULTILINE)  # import() loads later
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,16 +332,49 @@ class StaticFile:
     content: bytes
     content_type: str
     etag: str
+    gzipped: bytes | None = None
 
 
-def load_static(folder: Path = STATIC_FOLDER) -> Mapping[str, StaticFile]:
-    """Every file of a known type below the folder, by its relative path with /."""
-    if not folder.is_dir():
-        return {}
+@dataclass(frozen=True, slots=True)
+class StaticFiles:
+    """Every file of the page by its relative path, and the version that all of them make up."""
+
+    files: Mapping[str, StaticFile]
+    version: str = ""
+
+    def find(self, name: str) -> tuple[StaticFile | None, bool]:
+        """A file, and whether it was asked for by its version, so that it never changes."""
+        versioned = name.startswith(f"{self.version}/")
+        return self.files.get(name.removeprefix(f"{self.version}/")), versioned
+
+
+def load_static(folder: Path = STATIC_FOLDER) -> StaticFiles:
+    """Every file of a known type below the folder; the page names the others by their version."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in CONTENT_TYPES)
-    return {path.relative_to(folder).as_posix(): _read(path) for path in paths}
+    contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    digest = hashlib.sha256()
+    for name, content in contents.items():
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    version = f"v-{digest.hexdigest()[:16]}"
+    if INDEX in contents:
+        ahead = "".join(f'<link rel="modulepreload" href="/static/js/{name}">' for name in imported(contents))
+        html = contents[INDEX].replace(b"</head>", f"{ahead}</head>".encode())
+        contents[INDEX] = html.replace(b'"/static/', f'"/static/{version}/'.encode())
+    return StaticFiles({name: _static_file(name, content) for name, content in contents.items()}, version)
 
 
-def _read(path: Path) -> StaticFile:
-    content = path.read_bytes()
-    return StaticFile(content, CONTENT_TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+def imported(contents: Mapping[str, bytes]) -> list[str]:
+    """The modules that the page's first one needs, found ahead so that browsers ask for all of them at once."""
+    found, left = set[str](), [MAIN]
+    while left:
+        text = contents.get(left.pop(), b"").decode("utf-8")
+        fresh = {name for name in _IMPORT.findall(text) if f"js/{name}" in contents} - found
+        found |= fresh
+        left += [f"js/{name}" for name in fresh]
+    return sorted(found)
+
+
+def _static_file(name: str, content: bytes) -> StaticFile:
+    kind = Path(name).suffix
+    packed = None if kind in COMPRESSED else gzip.compress(content, 9, mtime=0)
+    return StaticFile(content, CONTENT_TYPES[kind], f'"{hashlib.sha256(content).hexdigest()[:32]}"', packed)

@@ -1,7 +1,8 @@
-"""Settings of a server, the campaign's access token, and the server's log with what may be shown of its messages."""
+"""Settings of a server, the campaign's access tokens, and the server's log with what may be shown of its messages."""
 
 from __future__ import annotations
 
+import hmac
 import logging
 import os
 import re
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from ..errors import BadFile, BadInput
 
@@ -21,8 +23,10 @@ EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
 FIRST_PORT = 8765
 SHORTEST_TOKEN = 16
 ANY_ADDRESS = ("192.0.2.1", 9)  # reserved for documentation; a datagram socket "connects" without sending anything
-TOKEN_FILE = "token"
+TOKEN_FILE = "token"  # of the owner
+ANNOTATOR_TOKEN_FILE = "token-annotator"
 TOKEN_BYTES = 24
+Role: TypeAlias = Literal["owner", "annotator"]  # annotators label; the rest is for the owner
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f]{0,4}(:[0-9A-Fa-f.]{0,15}){2,8}")
 
 
@@ -42,12 +46,17 @@ class Limits:
             if not getattr(self, name) > 0:
                 raise BadInput(f"the limit {name} is {getattr(self, name)}; it must be above 0")
 
+    def most_connections(self) -> int:
+        """At most half of the descriptors that the process may have open: the ledger and the images need some."""
+        allowed = os.sysconf("SC_OPEN_MAX") if hasattr(os, "sysconf") else -1  # Windows allows many
+        return self.max_connections if allowed < 0 else max(1, min(self.max_connections, allowed // 2))
+
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
     """Settings of one running server."""
 
-    token: str | None  # None: anyone who reaches the port may label; only on this machine
+    token: str | None  # the owner's; None: anyone who reaches the port is the owner; only on this machine
     host: str = "127.0.0.1"
     port: int = FIRST_PORT
     other_names: tuple[str, ...] = ()  # more host names by which people reach this server
@@ -56,7 +65,8 @@ class WebSettings:
     body_bytes: int = 1 << 20
     ml_body_bytes: int = 8 << 20
     ticket: str = field(default_factory=lambda: secrets.token_urlsafe(TOKEN_BYTES), compare=False, repr=False)
-    """Opens the page like the token, but ends with this server."""
+    """Opens the page like the owner's token, but ends with this server."""
+    annotator_token: str | None = None  # opens the page for labelling alone; None: nobody has such a link
     names: frozenset[str] = field(init=False)  # host names of this server, in lower case
     cookie: str = field(init=False)  # name of the cookie with the token
 
@@ -67,11 +77,14 @@ class WebSettings:
                 f"asked to listen on {self.host or 'every address'} without a token, but then everybody in the network "
                 "could label; leave out --no-token, or listen on 127.0.0.1"
             )
-        if self.token is not None and not re.fullmatch(rf"[A-Za-z0-9_-]{{{SHORTEST_TOKEN},200}}", self.token):
-            raise BadInput(
-                f"the token must be {SHORTEST_TOKEN} to 200 letters, digits, - or _; "
-                "delete the campaign's file `token` to get a new one"
-            )
+        for token, file in ((self.token, TOKEN_FILE), (self.annotator_token, ANNOTATOR_TOKEN_FILE)):
+            if token is not None and not re.fullmatch(rf"[A-Za-z0-9_-]{{{SHORTEST_TOKEN},200}}", token):
+                raise BadInput(
+                    f"the token must be {SHORTEST_TOKEN} to 200 letters, digits, - or _; "
+                    f"delete the campaign's file `{file}` to get a new one"
+                )
+        if self.token is not None and self.token == self.annotator_token:
+            raise BadInput(f"the owner's and the annotators' token are equal; delete the file `{ANNOTATOR_TOKEN_FILE}`")
         for name in (*self.other_names, *({self.host} - EVERYWHERE)):
             if not is_host_name(name):
                 raise BadInput(
@@ -83,6 +96,22 @@ class WebSettings:
         names = {name.lower() for name in (self.host, *self.other_names) if name not in EVERYWHERE}
         object.__setattr__(self, "names", LOOPBACK | names)
         object.__setattr__(self, "cookie", f"tailwise_{self.port}")
+
+    def url(self) -> str:
+        """The page's address, as others in the network see it where it listens everywhere."""
+        host = own_address() if self.host in EVERYWHERE else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
+
+    def role_of(self, sent: str) -> Role | None:
+        """Whose token was sent, compared in constant time; None for any other text."""
+        if is_token(sent, self.token):
+            return "owner"
+        return "annotator" if is_token(sent, self.annotator_token) else None
+
+
+def is_token(sent: str, token: str | None) -> bool:
+    """Compared in constant time."""
+    return token is not None and hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), token.encode())
 
 
 def is_host_name(text: str) -> bool:
@@ -104,9 +133,9 @@ def own_address() -> str:
             return "127.0.0.1"
 
 
-def campaign_token(folder: Path, *, renew: bool = False) -> str:
+def campaign_token(folder: Path, *, role: Role = "owner", renew: bool = False) -> str:
     """The campaign's token, made once and readable by its owner alone; `renew` replaces it, which ends old links."""
-    path = folder / TOKEN_FILE
+    path = folder / (TOKEN_FILE if role == "owner" else ANNOTATOR_TOKEN_FILE)
     try:
         if renew:
             path.unlink(missing_ok=True)
@@ -117,6 +146,11 @@ def campaign_token(folder: Path, *, renew: bool = False) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise BadFile(f"cannot use the token in {path}: {reason}; delete it to get a new one") from error
+
+
+def campaign_tokens(folder: Path, *, renew: bool = False) -> tuple[str, str]:
+    """The owner's token and the annotators'; `renew` replaces both."""
+    return campaign_token(folder, renew=renew), campaign_token(folder, role="annotator", renew=renew)
 
 
 def _write_token(path: Path) -> None:

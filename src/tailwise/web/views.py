@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from .. import __version__
 from ..campaign import answers, rounds
 from ..campaign.classes import list_classes
+from ..campaign.features import SIMPLE, chosen_backbone
 from ..campaign.images import SEAL_DIGITS, find_image
 from ..campaign.learning_curve import AnnotatorAgreement, annotator_agreement
 from ..campaign.leases import Leased
@@ -24,7 +25,8 @@ from ..campaign.rounds import candidate_images
 from ..campaign.state import Settings, read_settings
 from ..errors import TailwiseError
 from . import schemas
-from .jobs import ModelPredictions, PredictionCache
+from .predictions import ModelPredictions, PredictionCache
+from .settings import Role
 
 KEYS = "1234567890"
 PAIR = 2
@@ -37,7 +39,7 @@ Counted = TypeVar("Counted")
 
 
 def state(
-    read: Read, annotator: str | None, counts: CountCache, prelabels: Prelabels, job: schemas.Job
+    read: Read, annotator: str | None, counts: CountCache, prelabels: Prelabels, job: schemas.Job, role: Role
 ) -> schemas.State:
     """Everything that the page shows around the image."""
     settings, current, classes, name, blind = read(lambda ledger: _surroundings(ledger, prelabels))
@@ -48,13 +50,17 @@ def state(
         campaign=name,
         images=schemas.Images(usable=tally.usable),
         classes=classes,
+        classes_version=read(classes_version),
         round=_progress(current, of_round, annotator) if current and of_round else None,
         balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),
-        settings=schemas.LabelSettings(overlap=settings.overlap, blind=blind),
+        settings=schemas.LabelSettings(
+            overlap=settings.overlap, blind=blind, plain_features=chosen_backbone(settings.backbone) == SIMPLE
+        ),
         next=schemas.NextBatch(budget=settings.budget, **asdict(counts.left.get(read))) if finished else None,
         job=job,
         annotators=list(tally.annotators),
         conflicts=tally.conflicts,
+        role=role,
         schema_version=CURRENT_SCHEMA,
         version=__version__,
     )
@@ -88,9 +94,9 @@ def seals_of(ledger: Ledger, images: Sequence[int]) -> dict[int, str]:
     return {row[0]: row[1] for row in rows}
 
 
-def history(ledger: Ledger, annotator: str, limit: int) -> schemas.History:
+def history(ledger: Ledger, annotator: str, limit: int, before: int | None = None) -> schemas.History:
     """The last answers of one annotator, the latest first."""
-    given = answers.history(ledger, annotator, limit=limit, changed=True)
+    given = answers.history(ledger, annotator, limit=limit, changed=True, before=before)
     return schemas.History(items=[_past(ledger, one) for one in given])
 
 
@@ -130,13 +136,24 @@ def _surroundings(
 ) -> tuple[Settings, rounds.Round | None, list[schemas.LabelClass], schemas.CampaignName, bool]:
     """What is quick to read, in one query."""
     settings = read_settings(ledger)
-    known = sorted(list_classes(ledger, retired=True), key=lambda one: one.retired)
-    classes = [
-        schemas.LabelClass(id=one.id, name=one.name, key=key_of(at), retired=one.retired)
-        for at, one in enumerate(known)
-    ]
     name = schemas.CampaignName(id=read_meta(ledger, "campaign") or "", name=settings.name or ledger.folder.name)
-    return settings, rounds.current_round(ledger), classes, name, prelabels.is_blind(ledger)
+    return settings, rounds.current_round(ledger), label_classes(ledger), name, prelabels.is_blind(ledger)
+
+
+def label_classes(ledger: Ledger) -> list[schemas.LabelClass]:
+    """Those in use in their order, then the retired ones."""
+    known = sorted(list_classes(ledger, retired=True), key=lambda one: one.retired)
+    return [
+        schemas.LabelClass(
+            id=one.id, name=one.name, key=one.hotkey or key_of(at), hotkey=one.hotkey, retired=one.retired
+        )
+        for at, one in enumerate(known)
+    ]  # fmt: skip
+
+
+def classes_version(ledger: Ledger) -> int:
+    """Counts up with each change of a class."""
+    return int(ledger.read("SELECT coalesce(max(id), 0) FROM class_event")[0][0])
 
 
 def _progress(current: rounds.Round, tally: RoundCounts, annotator: str | None) -> schemas.RoundProgress:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tailwise.campaign.choosing import choose_cold, main_axes
+from tailwise.campaign.choosing import choose_cold
+from tailwise.campaign.features import main_axes
 
 
 def groups(count: int, size: int, width: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -5,11 +5,19 @@ import pytest
 from tailwise.campaign.answers import Answer, counts, record
 from tailwise.campaign.classes import (
     add_classes,
+    add_example,
+    describe_class,
+    edit_class,
     find_class,
     list_classes,
+    list_examples,
+    move_class,
+    remove_example,
     rename_class,
     retire_class,
+    set_hotkey,
 )
+from tailwise.campaign.images import list_images
 from tailwise.campaign.ledger import Ledger
 from tailwise.errors import BadInput, UnknownName
 
@@ -126,3 +134,117 @@ def test_an_unknown_class_is_told_with_the_known_ones(ledger: Ledger) -> None:
     for verb in (lambda: find_class(ledger, "cow"), lambda: retire_class(ledger, "cow"), lambda: find_class(ledger, 9)):
         with pytest.raises(UnknownName, match=r"no class is called .*; the classes are cat, dog, eel"):
             verb()
+
+
+# Order, keys and guidelines.
+
+
+def test_every_move_gives_the_order_of_a_list(ledger: Ledger) -> None:
+    add_classes(ledger, ["fox", "gnu"])
+    retire_class(ledger, "eel")  # retired ones are passed over, and stay where they are
+    order = ["cat", "dog", "fox", "gnu"]
+    for name, place in (("gnu", 1), ("cat", 4), ("dog", 2), ("fox", 3), ("fox", 3), ("gnu", 2), ("cat", 1)):
+        order.remove(name)
+        order.insert(place - 1, name)
+        move_class(ledger, name, place)
+        assert names(ledger) == order
+    assert find_class(ledger, "eel").position == 2
+    assert sorted(one.position for one in list_classes(ledger, retired=True)) == [0, 1, 2, 3, 4]
+    assert changes(ledger)[-1] == ("move", "4", "1")
+    assert [one for one in changes(ledger) if one[0] == "move"].count(("move", "3", "3")) == 0  # nothing was moved
+    assert add_classes(ledger, ["hen"])[0].position == 5
+
+
+@pytest.mark.parametrize("place", [0, 4, -1, True, "2", 1.0])
+def test_a_place_that_is_not_there_is_refused(ledger: Ledger, place: int) -> None:
+    with pytest.raises(BadInput, match="a whole number from 1 to 3"):
+        move_class(ledger, "dog", place)
+    retire_class(ledger, "eel")
+    with pytest.raises(BadInput, match="retired"):
+        move_class(ledger, "eel", 1)
+    assert names(ledger) == ["cat", "dog"]
+
+
+@pytest.mark.parametrize(("key", "kept"), [("k", "k"), (" Q ", "q"), (";", ";"), ("ы", "ы"), ("Ω", "ω"), ("", None)])
+def test_a_class_gets_a_key_of_its_own(ledger: Ledger, key: str, kept: str | None) -> None:
+    assert set_hotkey(ledger, "dog", key).hotkey == kept
+    assert find_class(ledger, "dog").hotkey == kept
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        *[(one, "is a command of the page") for one in "abcdefgilmnoprstuxz?/"],
+        ("U", "is a command of the page"),
+        ("1", "digits go by place"),
+        ("é", "share a key with a digit"),
+        ("!", "share a key with a digit"),
+        ("-", "share a key with a digit"),
+        ("\u202e", "cannot be a class's own"),
+        ("kk", "one character"),
+        ("x" * 10_000, "one character"),
+        (None, "one character"),
+    ],
+)
+def test_a_key_that_means_something_else_is_refused(ledger: Ledger, key: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        set_hotkey(ledger, "dog", key)
+    assert find_class(ledger, "dog").hotkey is None
+
+
+def test_a_key_belongs_to_one_class_in_use(ledger: Ledger) -> None:
+    set_hotkey(ledger, "cat", "k")
+    with pytest.raises(BadInput, match="'k' belongs to the class 'cat'"):
+        set_hotkey(ledger, "dog", "K")
+    retire_class(ledger, "cat")
+    set_hotkey(ledger, "dog", "k")
+    assert retire_class(ledger, "cat", restore=True).hotkey is None
+    assert find_class(ledger, "dog").hotkey == "k"
+    assert changes(ledger)[-1] == ("hotkey", "k", None)
+
+
+def test_a_description_is_kept_as_text(ledger: Ledger) -> None:
+    assert (
+        describe_class(ledger, "cat", "  Purrs.\r\n<b>Not</b> a lion\u202e ").description == "Purrs.\n<b>Not</b> a lion"
+    )
+    assert describe_class(ledger, "cat", "").description == ""
+    assert [one for one in changes(ledger) if one[0] == "describe"] == [
+        ("describe", "", "Purrs.\n<b>Not</b> a lion"),
+        ("describe", "Purrs.\n<b>Not</b> a lion", ""),
+    ]
+    with pytest.raises(BadInput, match="10,000 characters; at most 2,000"):
+        describe_class(ledger, "cat", "x" * 10_000)
+
+
+def test_examples_are_added_and_removed_and_limited(ledger: Ledger) -> None:
+    keys = [one.key for one in list_images(ledger)]
+    add_example(ledger, "cat", keys[1])
+    add_example(ledger, "cat", keys[0])
+    add_example(ledger, "cat", keys[0])  # once is enough
+    add_example(ledger, "dog", keys[0])
+    assert [one.key for one in list_examples(ledger, 1)] == [keys[1], keys[0]]
+    remove_example(ledger, "cat", keys[1])
+    with pytest.raises(BadInput, match="is not an example"):
+        remove_example(ledger, "cat", keys[1])
+    assert [(one.class_id, one.key) for one in list_examples(ledger)] == [(1, keys[0]), (2, keys[0])]
+    assert [one for one in changes(ledger) if "example" in one[0]] == [
+        ("add-example", None, keys[1]),
+        ("add-example", None, keys[0]),
+        ("add-example", None, keys[0]),
+        ("remove-example", keys[1], None),
+    ]
+    with pytest.raises(UnknownName, match="not an image"):
+        add_example(ledger, "cat", "nowhere.png")
+
+
+def test_an_edit_changes_all_that_is_given_or_nothing(ledger: Ledger) -> None:
+    keys = [one.key for one in list_images(ledger)]
+    edit_class(ledger, "eel", description="long", place=1, hotkey="v", examples=keys[:2])
+    assert names(ledger) == ["eel", "cat", "dog"]
+    assert [one.key for one in list_examples(ledger, 3)] == keys[:2]
+    before = changes(ledger)
+    with pytest.raises(BadInput, match="command of the page"):
+        edit_class(ledger, "eel", description="short", place=3, hotkey="u")
+    assert (find_class(ledger, "eel").description, names(ledger)[0], changes(ledger)) == ("long", "eel", before)
+    edit_class(ledger, "eel", hotkey="", examples=[keys[1]])
+    assert (find_class(ledger, "eel").hotkey, [one.key for one in list_examples(ledger, 3)]) == (None, [keys[1]])

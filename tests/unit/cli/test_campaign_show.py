@@ -142,6 +142,18 @@ def test_after_init_an_open_round_is_gone_on_with(words: Callable[[], str]) -> N
     assert words().endswith("Next: tailwise label zoo label the 3 images left in round 2")
 
 
+def test_a_long_command_is_not_broken_into_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    status = replace(BARE, round=ROUND, progress=HALF, labelled=1)
+    folder = Path("tailwise-quickstart") / "campaign of the second year"
+    campaign_output.show_begun(Begun(False, (), ("owl",), (), None, status), Init(folder))
+    *_, line, what = capsys.readouterr().out.splitlines()
+    assert line.strip() == campaign_output.command("label", folder)
+    assert what.strip() == "label the 3 images left in round 2"
+
+
 # next
 
 
@@ -214,7 +226,7 @@ def test_of_many_classes_those_farthest_from_their_target_are_shown(words: Calla
     ("host", "token", "line"),
     [
         ("127.0.0.1", "secret", "lets others in the network in"),
-        ("0.0.0.0", "secret", "Anyone with the link can label"),
+        ("0.0.0.0", "secret", "Anyone with a link can label"),
         ("127.0.0.1", None, "everybody on this machine can label"),
     ],
 )
@@ -223,9 +235,12 @@ def test_the_link_stands_in_a_line_of_its_own(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     link = "http://127.0.0.1:8765/?token=" + "x" * 60
-    campaign_output.show_serving(Serving(link, "", 8765, token), "zoo", BARE, host=host)
+    shared = None if token is None else link.replace("x", "y")
+    campaign_output.show_serving(Serving(link, "", 8765, token, annotator_link=shared), "zoo", BARE, host=host)
     shown = capsys.readouterr().out
     assert f"  {link}\n" in shown  # not broken, so that it can be clicked
+    assert ("People who only label get this one" in " ".join(shown.split())) is (shared is not None)
+    assert shared is None or f"  {shared}\n" in shown
     assert line in " ".join(shown.split())
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from tailwise.errors import BadFile, BadInput, UnknownName
 from tailwise.experiments.experiment import parse_experiment, presets, read_experiment
+from tailwise.experiments.runner import collect, run_experiment
+from tailwise.experiments.store import Store
+from tailwise.learners import make_learner
 from tailwise.strategies.strategy import DEFAULT
 
 SMALLEST = """
@@ -155,3 +163,64 @@ def test_no_toml_no_file_and_no_preset_are_told_apart(tmp_path: Path) -> None:
         read_experiment(tmp_path / "absent.toml")
     with pytest.raises(UnknownName, match=r"did you mean 'demo-digits'.*must end in \.toml"):
         read_experiment("demo-digit")
+
+
+# -- learners as objects ----------------------------------------------------------------------------------------------
+
+
+class Pairs:
+    """A learner with a setting that no file can hold."""
+
+    def __init__(self, pairs: object = None) -> None:
+        self.pairs = pairs
+
+    def fit(self, inputs: np.ndarray, labels: np.ndarray) -> Pairs:  # noqa: ARG002 - never fitted
+        return self
+
+    def predict_proba(self, inputs: np.ndarray) -> np.ndarray:
+        return inputs
+
+
+def test_an_estimator_is_kept_as_its_class_and_the_settings_that_differ() -> None:
+    forest = RandomForestClassifier(np.int64(7), max_depth=3, max_features=0.5)
+    part = read_experiment("demo-digits").with_learner(forest).learner
+    assert part.settings == {"n_estimators": 7, "max_depth": 3, "max_features": 0.5}
+    assert repr(make_learner(part.name, **part.settings)) == repr(forest).replace("np.int64(7)", "7")
+
+
+def test_a_learner_of_ours_is_kept_under_its_name() -> None:
+    part = read_experiment("demo-digits").with_learner(make_learner("linear", dropout=0.25)).learner
+    assert (part.name, part.settings) == ("linear", {"dropout": 0.25})
+
+
+def test_an_experiment_with_a_learner_object_runs_and_its_file_gives_it_again(tmp_path: Path) -> None:
+    text = """
+name = "mine"
+budget = 10
+cycles = 1
+seeds = [0]
+pool = { name = "digits" }
+imbalance = { factors = [0.1] }
+start = { initial = 30 }
+calibration = { kind = "none" }
+strategies = [{ name = "entropy" }]
+"""
+    experiment = parse_experiment(text, "text").with_learner(GaussianNB(var_smoothing=1e-2))
+    store = Store(tmp_path)
+    run_experiment(experiment, store, processes=1)
+    assert {row.learner for row in collect(experiment, store)} == {"sklearn.naive_bayes:GaussianNB"}
+    assert parse_experiment(experiment.to_toml(), "again") == experiment
+
+
+@pytest.mark.parametrize(
+    ("learner", "message"),
+    [
+        (make_pipeline(GaussianNB()), r"setting 'steps' is of type list; give the experiment the name of a class"),
+        (Pairs({"a": 1}), r"setting 'pairs' is of type dict"),
+        (StandardScaler(), "is not a class with fit and predict_proba"),
+        ("linear", "is not a class with fit|is not a learner"),
+    ],
+)
+def test_a_learner_that_cannot_be_written_down_is_rejected_with_what_to_do(learner: object, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        read_experiment("demo-digits").with_learner(learner)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from benchmarks.quality.leaderboard import analysis, rows, statistics, tables
-from benchmarks.quality.leaderboard.analysis import Setup
+from benchmarks.quality.leaderboard.analysis import Analysis, Setup
 from benchmarks.quality.leaderboard.command import Wanted, chosen_methods, run_studies, whole_trials
-from benchmarks.quality.leaderboard.page import write_page
+from benchmarks.quality.leaderboard.page import page_text, write_page
 from benchmarks.quality.leaderboard.rows import (
     FILE,
     FIRST_SET,
@@ -192,6 +192,20 @@ def test_a_default_that_has_not_run_is_said_so_and_the_others_are_shown(scores: 
     assert "has not run yet" in text
     assert "## Where it loses" not in text
     assert "| Entropy-CB | " in text.split("## All methods")[1]
+
+
+def test_a_method_with_too_few_seeds_is_not_shown() -> None:
+    cell = ("digits", "few")
+    seeds = {"random": 10, "boundary": 10, "margin": 8, "badge": 3}
+    found = [
+        Score(*cell, name, "auto" if name == "boundary" else "", seed, 1, 20, 0.5 + 0.01 * seed, 0.5, 0.5, 10, 0.1)
+        for name, count in seeds.items() for seed in range(count)
+    ]  # fmt: skip
+    setup = Setup(Method("boundary", "auto"), (), {"digits": "Digits"}, (cell,))
+    text = page_text(Analysis(found, setup))
+    assert "Stored, but not shown with fewer than 8 seeds in half of the cells: BADGE." in text
+    assert "3 methods on 1 pool" in text
+    assert "| BADGE |" not in text
 
 
 def test_a_clear_loss_is_listed(tmp_path: Path) -> None:

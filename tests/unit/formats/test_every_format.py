@@ -21,8 +21,10 @@ MAIN_FILE = {  # what to cut in half, where the format writes a folder
     "label-studio": "tasks.json",
     "cvat-imagenet": "imagenet.zip",
     "fiftyone": "labels.json",
+    "coco": "annotations/labels_train.json",
+    "datumaro": "annotations/train.json",
 }
-COPYING = ("folders", "huggingface", "cvat-imagenet", "fiftyone")
+COPYING = ("folders", "huggingface", "cvat-imagenet", "fiftyone", "coco", "datumaro")
 
 
 def place(tmp_path: Path, name: str) -> Path:
@@ -194,7 +196,7 @@ def test_an_image_that_has_changed_is_not_passed_off_as_the_labelled_one(
         FORMATS[name].write(records, place(tmp_path, name), pictures.source, CLASSES)
 
 
-@pytest.mark.parametrize("name", ["folders", "huggingface", "fiftyone"])
+@pytest.mark.parametrize("name", ["folders", "huggingface", "fiftyone", "coco", "datumaro"])
 def test_images_are_copies_with_their_bytes_and_endings(
     name: str, records: list[Record], pictures: Pictures, tmp_path: Path
 ) -> None:
@@ -246,6 +248,10 @@ def test_an_unknown_format_lists_the_known_ones() -> None:
         ("set/no_label/1.jpg", "", "cvat-imagenet"),
         ("set/train/metadata.jsonl", "", "huggingface"),
         ("set/cat/1.jpg", "", "folders"),
+        ("set/annotations/instances_val.json", '{"images": [], "annotations": []}', "coco"),
+        ("set/train/_annotations.coco.json", '{"images": [], "annotations": []}', "coco"),
+        ("camera-traps.json", '{"images": [], "annotations": [], "categories": []}', "coco"),
+        ("set/annotations/default.json", '{"categories": {}, "items": []}', "datumaro"),
     ],
 )
 def test_what_other_tools_write_is_recognised(file: str, text: str, name: str, tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ def test_groups_on_a_small_pool_are_solved_exactly(lam: float, seed: int) -> Non
                 solve_within(program, Effort())
             return
         found, best = solve_within(program, Effort()), min(program.measure(batch).value for batch in allowed)
+        reduced = rows.priced(program.cost, found.duals).at(found.indices)
+    assert (np.diff(reduced) >= 0).all()  # best first
     assert found.objective == pytest.approx(best, abs=1e-12)
     assert found.bound <= best + 1e-9
     assert (np.bincount(numbers[found.indices], minlength=4) <= groups.most).all()
@@ -85,3 +87,15 @@ def test_duals_of_a_larger_lambda_do_not_make_a_false_bound() -> None:
         )
         found = solve_within(program, Effort(), warm=np.array([9.0, -9.0, -9.0, -9.0, -9.0]))
         assert found.bound <= solve_within(program, Effort()).objective + 1e-9
+
+
+def test_picks_that_branch_and_bound_has_found_are_listed_best_first() -> None:
+    proba = np.random.default_rng(0).dirichlet([3.0, 2.0, 1.0, 0.5], size=400)
+    groups = Groups(np.arange(400) // 4, np.ones(100, np.int64))
+    with rows_on(proba) as rows:
+        ranges = Target.uniform().resolve(np.zeros(4), 10)
+        program = Program(rows, scan(rows, SCORES["entropy"]), 10, 1.0, ranges, groups)
+        found = solve_within(program, Effort())
+        reduced = rows.priced(program.cost, found.duals).at(found.indices)
+    assert (np.diff(reduced) >= 0).all()
+    assert not (np.diff(found.indices) > 0).all()

@@ -301,3 +301,12 @@ def test_logits_are_recognised() -> None:
 def test_the_names_for_type_checkers_are_those_of_the_registries() -> None:
     assert set(get_args(StrategyName)) == set(tailwise.strategies.STRATEGIES)
     assert set(get_args(ScoreName)) == set(SCORES)
+
+
+def test_picks_with_costs_are_listed_by_what_they_give_per_cost() -> None:
+    rng = np.random.default_rng(0)
+    proba, cost = rng.dirichlet([3.0, 2.0, 1.0], size=300), rng.uniform(1, 3, 300)
+    batch = tailwise.select(proba, 25, score="entropy", cost=cost, balance=0)
+    worth = np.array([pick.score for pick in batch.picks]) / cost[batch.indices]
+    assert len(batch.indices) > 5
+    assert (np.diff(worth) <= 1e-9).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import stat
 import threading
 import time
@@ -20,8 +21,8 @@ from tailwise.errors import BadFile, BadInput, LedgerBusy, NewerLedger, PoolExha
 from tailwise.formats.label_studio_api import Control, read_control
 from tailwise.web import label_studio, service, views
 from tailwise.web.app import error_response
-from tailwise.web.jobs import ModelPredictions, PredictionCache
 from tailwise.web.label_studio import Controls
+from tailwise.web.predictions import ModelPredictions, PredictionCache
 from tailwise.web.security import ErrorResponse
 from tailwise.web.settings import campaign_token
 from tailwise.web.views import CountCache, Preview, Read, key_of
@@ -65,15 +66,38 @@ def test_every_file_of_a_known_kind_is_loaded_by_its_name(tmp_path: Path) -> Non
     (tmp_path / "index.html").write_text("<p>")
     (tmp_path / "notes.py").write_text("secret")
     (tmp_path / ".hidden").write_text("secret")
-    found = service.load_static(tmp_path)
+    static = service.load_static(tmp_path)
+    found = static.files
     assert set(found) == {"js/main.js", "index.html"}
     assert found["js/main.js"].content_type == "text/javascript; charset=utf-8"
     assert found["js/main.js"].etag != found["index.html"].etag
 
 
 def test_the_page_is_there_and_without_it_nothing_breaks(tmp_path: Path) -> None:
-    assert service.INDEX in service.load_static()
-    assert service.load_static(tmp_path / "none") == {}
+    assert service.INDEX in service.load_static().files
+    assert service.load_static(tmp_path / "none").files == {}
+
+
+def test_the_page_names_its_files_by_a_version_that_changes_with_them(tmp_path: Path) -> None:
+    (tmp_path / "js").mkdir()
+    (tmp_path / "js" / "main.js").write_text("import { a } from './a.js';\nconst later = () => import('./b.js');\n")
+    (tmp_path / "js" / "a.js").write_text("export { c } from './c.js';\nimport { c } from './c.js';\n")
+    for name in "bc":
+        (tmp_path / "js" / f"{name}.js").write_text(f"export const {name} = 1;\n")
+    (tmp_path / "index.html").write_text('<head><script src="/static/js/main.js"></script></head>')
+    first = service.load_static(tmp_path)
+    html = first.files["index.html"].content.decode()
+    assert f'"/static/{first.version}/js/main.js"' in html
+    ahead = [part.split('"')[0] for part in html.split('modulepreload" href="')[1:]]
+    assert ahead == [f"/static/{first.version}/js/{name}.js" for name in "ac"]  # b loads later
+    assert first.find(f"{first.version}/js/b.js") == (first.files["js/b.js"], True)
+    assert first.find("js/b.js") == (first.files["js/b.js"], False)
+    assert first.find("v-0000/js/b.js") == (None, False)
+    packed = first.files["js/a.js"].gzipped
+    assert packed is not None
+    assert gzip.decompress(packed) == first.files["js/a.js"].content
+    (tmp_path / "js" / "c.js").write_text("export const c = 2;\n")
+    assert service.load_static(tmp_path).version != first.version
 
 
 # Errors on the wire.

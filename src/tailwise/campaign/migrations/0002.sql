@@ -58,11 +58,13 @@ BEGIN SELECT RAISE(ABORT, 'notes are added, never changed'); END;
 CREATE TRIGGER note_is_not_deleted BEFORE DELETE ON note
 BEGIN SELECT RAISE(ABORT, 'notes are added, never deleted'); END;
 
--- Audits: images of a round that were drawn by chance, from a population of a known size.
+-- Audits: images of a round that were drawn at random. A series of draws goes through one random order of the images up
+-- to last_image; many new images begin another series.
 ALTER TABLE round_image ADD COLUMN audit INTEGER NOT NULL DEFAULT 0 CHECK (audit IN (0, 1));
 CREATE TABLE audit_draw (
     round_id INTEGER PRIMARY KEY REFERENCES round (id),
     drawn INTEGER NOT NULL CHECK (drawn >= 1),
     population INTEGER NOT NULL CHECK (population >= drawn), -- images that could have been drawn
+    last_image INTEGER NOT NULL REFERENCES image (id), -- of those that the series goes through
     at INTEGER NOT NULL
 ) STRICT;

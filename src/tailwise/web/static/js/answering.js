@@ -10,10 +10,10 @@ import { toast } from './toast.js';
 
 const LONGEST = 600; // seconds: more than that was a break
 
-let since = performance.now(); // when the image on show was first shown
+let since = performance.now(); // when the image on show was painted
 /** @type {string|null} */ let onShow = null;
 
-store.watch((state) => [shown(state.line)?.key], (state) => {
+store.watch((state) => [shown(state.line)?.key, state.painted], (state) => {
   onShow = shown(state.line)?.key ?? null;
   since = performance.now();
 });
@@ -33,11 +33,12 @@ export function makeAnswering(outbox, tab, tabs) {
     return outbox.add(said.map((one, at) => op({ type: 'answer', key: keys[at], seconds, ...one })));
   }
 
-  /** Answer the image on show, and go on. @param {Kind} kind @param {number|null} [class_id] */
+  /** Answer the image on show, and go on; an image that nobody can see yet can only be skipped. @param {Kind} kind @param {number|null} [class_id] */
   function say(kind, class_id = null) {
-    const { line, annotator } = store.get();
+    const { line, annotator, painted } = store.get();
     const item = shown(line);
     if (!item || !annotator) return;
+    if (kind !== 'skip' && painted !== item.key) return speak('The image is still loading; answer when you can see it, or skip it.');
     const before = standing(item);
     const again = before?.kind === kind && before.class_id === class_id;
     if (!again) void record([{ image: item.key, seal: item.seal, kind, class_id }], [newKey()], pause());
@@ -71,11 +72,11 @@ export function makeAnswering(outbox, tab, tabs) {
     await outbox.add(gone.map((one) => op({ type: 'undo', key: newKey(), image: one.image, undoes: one.answer.key })));
   }
 
-  /** End a conflict; gives the key of the settlement. @param {string} image @param {number|null} class_id null: other */
-  function settle(image, class_id) {
+  /** Decide an image; gives the key of the settlement. @param {string} image @param {number|null} class_id null: other @param {'review'} [found_by] */
+  function settle(image, class_id, found_by) {
     const kind = class_id === null ? 'settle-other' : 'settle-label';
     const key = newKey();
-    void outbox.add([op({ type: 'settle', key, image, kind, class_id })]);
+    void outbox.add([op({ type: 'settle', key, image, kind, class_id, found_by })]);
     return key;
   }
 
@@ -84,5 +85,10 @@ export function makeAnswering(outbox, tab, tabs) {
     return outbox.add([op({ type: 'undo', key: newKey(), image, undoes })]);
   }
 
-  return { say, sayAll, undo, settle, unsettle, onShow: () => onShow };
+  /** Flag, unflag or comment on an image. @param {string} image @param {'flag'|'unflag'|'comment'} kind @param {string} [text] */
+  function annotate(image, kind, text = '') {
+    return outbox.add([op({ type: 'note', key: newKey(), image, kind, text })]);
+  }
+
+  return { say, sayAll, undo, settle, unsettle, annotate, onShow: () => onShow };
 }

@@ -24,9 +24,9 @@ export class Refused extends Error {
     return this.code === 'ledger_replaced';
   }
 
-  /** Whether this page may not come in, by its token or its address. */
+  /** Whether this page may not come in, by its token or its address. An annotator's link fits, but not for everything. */
   get denied() {
-    return this.status === 401 || this.status === 403;
+    return this.status === 401 || (this.status === 403 && this.code !== 'owner_only');
   }
 }
 
@@ -68,7 +68,7 @@ export function post(path, body, options = {}) {
 /**
  * The address of an image, no longer on its longest side than `size`. The seal of its bytes is part of it: what the
  * browser has kept under an address is what is there.
- * @param {{key: string, seal?: string}} image @param {160|512|1280|2048} size
+ * @param {{key: string, seal?: string}} image @param {160|512|1280|2048|8192} size
  */
 export function imageUrl({ key, seal }, size) {
   return `/image/${encodeURIComponent(key)}?size=${size}${seal ? `&seal=${seal}` : ''}`;

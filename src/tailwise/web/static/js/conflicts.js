@@ -1,12 +1,11 @@
-/** The screen where people's different answers are settled: as a class, or as "other". */
-import { get, imageUrl } from './api.js';
-import { avatar } from './cards.js';
-import { classButton } from './class_buttons.js';
-import { byId, counted, h, icon, keycap, nameTag } from './dom.js';
+/** The view where people's different answers are settled: each answer is a button, any other class is behind “/”. */
+import { get } from './api.js';
+import { byId, counted, h, nameTag } from './dom.js';
+import { ownPlaceOf, placeOf } from './keys.js';
 import { note } from './link.js';
-import { answerText, liveClasses, store } from './state.js';
+import { makeAnotherClass, makeLargeImage, thumbStrip, undoButton, verdictButton, viewMessage } from './review_desk.js';
+import { answerText, isOwner, liveClasses, OWNER_ONLY, store } from './state.js';
 import { toast } from './toast.js';
-import { makeZoom } from './zoom.js';
 
 const FEW = 6; // pairs of people that are shown one by one
 
@@ -17,21 +16,16 @@ const FEW = 6; // pairs of people that are shown one by one
 /** @typedef {{first: string, second: string, cohen: number, images: number}} Pair */
 /** @typedef {{cohen: number|null, pairs: Pair[], pair_count: number, krippendorff: number|null}} Agreement */
 
-/**
- * @param {object} acts
- * @param {(image: string, class_id: number|null) => string} acts.settle       gives the settlement's key
- * @param {(image: string, key: string) => Promise<void>} acts.unsettle
- * @param {() => Promise<void>} acts.quiet   when nothing waits in the outbox any more
- */
-export function makeConflicts({ settle, unsettle, quiet }) {
+/** @param {{answering: any, quiet: () => Promise<void>}} session `quiet`: when nothing waits in the outbox any more */
+export function makeView({ answering: { settle, unsettle }, quiet }) {
   const place = byId('conflicts');
   /** @type {Reply|null} */ let reply = null;
   /** @type {Set<string>} */ const settled = new Set(); // also those whose settlement is still under way
   /** @type {(Settlement & {annotator: string})[]} */ const made = []; // here, since the page was opened
   /** @type {Set<string>} */ const undone = new Set(); // keys
   let at = 0;
-  const stage = h('div', { class: 'stage still' });
-  const zoom = makeZoom(stage, { swiped: move, changed: () => {} });
+  const large = makeLargeImage('The image on which people differ', move);
+  const another = makeAnotherClass(choose);
 
   const items = () => (reply?.items ?? []).filter((item) => !settled.has(item.image));
 
@@ -48,6 +42,7 @@ export function makeConflicts({ settle, unsettle, quiet }) {
   function choose(class_id) {
     const item = items()[at];
     if (!item) return;
+    if (!isOwner(store.get())) return toast(OWNER_ONLY);
     const said = { image: item.image, kind: class_id === null ? 'other' : 'label', class_id };
     settled.add(item.image);
     made.push({ ...said, key: settle(item.image, class_id), annotator: store.get().annotator });
@@ -66,6 +61,7 @@ export function makeConflicts({ settle, unsettle, quiet }) {
   /** Take the latest settlement back, and show its image again. */
   async function undo() {
     const last = latest();
+    if (!isOwner(store.get())) return toast(OWNER_ONLY);
     if (!last) return toast('No settlement to undo');
     undone.add(last.key);
     settled.delete(last.image);
@@ -86,6 +82,7 @@ export function makeConflicts({ settle, unsettle, quiet }) {
   /** @param {number} step */
   function move(step) {
     at = Math.max(0, Math.min(items().length - 1, at + step));
+    another.close();
     draw();
   }
 
@@ -94,32 +91,50 @@ export function makeConflicts({ settle, unsettle, quiet }) {
     const state = store.get();
     at = Math.min(at, Math.max(0, all.length - 1));
     place.dataset.ready = String(all.length);
-    const head = h('header', { class: 'view-head' }, h('h1', {}, all.length ? counted(all.length, 'conflict') : 'Conflicts'), latest() ? undoButton(undo) : '', agreementText(reply));
+    const undoing = latest() && isOwner(state) ? undoButton(() => void undo(), 'Take the last settlement back') : '';
+    const head = h('header', { class: 'view-head' }, h('h1', {}, all.length ? counted(all.length, 'conflict') : 'Conflicts'), undoing, agreementText(reply));
     const item = all[at];
-    if (item) show(item);
-    place.replaceChildren(head, item ? desk(state, item, stage, choose) : nothing(state), all.length > 1 ? queue(all, at, (to) => move(to - at)) : '');
+    if (item) large.show(item);
+    place.replaceChildren(head, item ? desk(state, item) : nothing(state), all.length > 1 ? thumbStrip(all, { label: 'Conflicts', at, go: (to) => move(to - at) }) : '');
   }
 
-  /** @param {Conflict} item */
-  function show({ image, seal }) {
-    const photo = /** @type {HTMLImageElement} */ (h('img', { class: 'photo', src: imageUrl({ key: image, seal }, 1280), alt: 'The image on which people differ', 'data-key': image, draggable: false }));
-    stage.replaceChildren(photo);
-    zoom.attach(photo);
+  /** The image, and who said what: each answer is the button that settles it. @param {import('./state.js').PageState} state @param {Conflict} item */
+  function desk(state, item) {
+    const buttons = opinions(item).map(({ kind, class_id, people }, index) => verdictButton({
+      key: index < 10 ? String((index + 1) % 10) : '', name: kind === 'label' ? String(class_id) : 'other',
+      text: [nameTag(answerText(state, { kind, class_id }))], detail: [nameTag(people.join(', '))], act: () => choose(class_id),
+    }));
+    const owner = isOwner(state);
+    for (const button of buttons) button.toggleAttribute('disabled', !owner);
+    return h('div', { class: 'desk' }, large.element,
+      h('div', { class: 'verdicts' }, h('p', { class: 'finding' }, owner ? 'Whose answer is right?' : 'What was said'), ...buttons,
+        owner ? another.element : h('p', { class: 'soft', 'data-owner-only': '' }, 'The owner settles conflicts. ', OWNER_ONLY)));
   }
 
   return {
     open,
-    choose,
-    undo,
-    move,
-    zoom: zoom.toggle,
-    atPlace: (/** @type {number} */ index) => liveClasses(store.get())[index]?.id,
+    keys: {
+      /** @param {KeyboardEvent} event */
+      digit: (event) => {
+        const own = ownPlaceOf(event); // digits are the answers, a class's own key is the class
+        if (own !== null) return choose(liveClasses(store.get())[own].id);
+        const said = items()[at] && opinions(items()[at])[Number(placeOf(event))];
+        if (said) choose(said.class_id);
+      },
+      other: () => choose(null), filter: () => items()[at] && another.open(), left: () => move(-1), right: () => move(1), zoom: large.zoom,
+      undo: () => void undo(),
+    },
   };
 }
 
-/** @param {() => Promise<void>} undo */
-function undoButton(undo) {
-  return h('button', { class: 'plain', type: 'button', 'data-act': 'undo', title: 'Take the last settlement back (u)', onclick: () => void undo() }, icon('undo'), 'Undo', keycap('u'));
+/** What was said, each answer once, with its people; most people first. @param {Conflict} item */
+function opinions(item) {
+  /** @type {Map<string, {kind: string, class_id: number|null, people: string[]}>} */ const by = new Map();
+  for (const { annotator, kind, class_id } of item.answers) {
+    const key = `${kind} ${class_id}`;
+    by.set(key, { kind, class_id, people: [...(by.get(key)?.people ?? []), annotator] });
+  }
+  return [...by.values()].sort((a, b) => b.people.length - a.people.length);
 }
 
 /** @param {Reply|null} reply */
@@ -139,33 +154,9 @@ function figure(name, value, title) {
   return value === null ? '' : h('span', { class: 'stat', title }, h('b', {}, value.toFixed(2).replace('-', '−')), ' ', nameTag(name));
 }
 
-/** The image, who said what, and the classes to decide with. @param {import('./state.js').PageState} state @param {Conflict} item @param {HTMLElement} stage @param {(id: number|null) => void} choose */
-function desk(state, item, stage, choose) {
-  const voices = item.answers.map((voice) =>
-    h('li', {}, avatar(voice.annotator), nameTag(voice.annotator), h('button', { class: 'verdict', type: 'button', onclick: () => choose(voice.kind === 'label' ? voice.class_id : null), 'aria-label': `Settle as ${answerText(state, voice)}` }, nameTag(answerText(state, voice)))));
-  const said = new Set(item.answers.map((voice) => voice.class_id));
-  const classes = liveClasses(state).map((klass, at) => {
-    const button = classButton(klass, at, choose);
-    button.classList.toggle('said', said.has(klass.id));
-    return button;
-  });
-  const other = h('button', { class: 'class', type: 'button', 'data-class': 'other', onclick: () => choose(null) }, keycap('o'), h('span', { class: 'name' }, 'Other'));
-  return h('div', { class: 'desk' },
-    stage,
-    h('div', { class: 'verdicts' }, h('h2', {}, 'What was said'), h('ul', { class: 'voices' }, ...voices), h('h2', {}, 'What it is'), h('div', { class: 'classes', role: 'group', 'aria-label': 'Settle as' }, ...classes, other)));
-}
-
-/** @param {Conflict[]} all @param {number} at @param {(to: number) => void} go */
-function queue(all, at, go) {
-  const thumbs = all.slice(0, 60).map((item, index) =>
-    h('li', { class: 'thumb', ...(index === at ? { 'data-now': '' } : {}) },
-      h('button', { type: 'button', onclick: () => go(index), 'aria-label': `Conflict ${index + 1}` }, h('img', { src: imageUrl({ key: item.image, seal: item.seal }, 160), alt: '', loading: 'lazy' }))));
-  return h('ol', { class: 'strip', 'aria-label': 'All conflicts' }, ...thumbs);
-}
-
 /** @param {import('./state.js').PageState} state */
 function nothing(state) {
   const shared = (state.server?.settings?.overlap ?? 1) > 1;
   const text = shared ? 'Where several people answer the same image and differ, it appears here.' : 'Each image is shown to one person, so people can only differ where an image was answered again.';
-  return h('div', { class: 'message' }, h('div', { class: 'emblem' }, icon('check')), h('h2', {}, 'Nothing to settle'), h('p', { class: 'soft' }, text));
+  return viewMessage('check', 'Nothing to settle', text);
 }

@@ -44,9 +44,9 @@ export function icon(name) {
   return svg;
 }
 
-/** A class name or a person's name: cut by CSS, whole in the tooltip, in its own direction. @param {string} name */
-export function nameTag(name) {
-  return h('span', { class: 'name', dir: 'auto', title: name }, name);
+/** A class name or a person's name in its own direction: it wraps, or is shown shorter and whole in the tooltip. @param {string} name @param {string} [short] */
+export function nameTag(name, short = name) {
+  return h('span', { class: 'name', dir: 'auto', title: name }, short);
 }
 
 /** @param {string} text the key to show, e.g. "⇧1" @param {string} [says] */
@@ -57,6 +57,17 @@ export function keycap(text, says) {
 /** @param {number} share @returns {string} e.g. "92 %" */
 export function percent(share) {
   return `${Math.round(100 * share)}\u202f%`;
+}
+
+/** A module, when the style of its view is there too. @template M @param {string} name @param {Promise<M>} module @returns {Promise<M>} */
+export async function styled(name, module) {
+  if (!document.querySelector(`link[href$="/css/${name}.css"]`)) {
+    const link = /** @type {HTMLLinkElement} */ (h('link', { rel: 'stylesheet', href: new URL(`../css/${name}.css`, import.meta.url).href }));
+    const loaded = new Promise((resolve) => (link.onload = link.onerror = resolve));
+    document.head.append(link);
+    await loaded;
+  }
+  return module;
 }
 
 /** Say something to screen readers. @param {string} text */

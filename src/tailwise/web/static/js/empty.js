@@ -50,7 +50,7 @@ const MESSAGES = {
   replaced: () => message('away', 'Nothing is saved now', REPLACED, WHAT_TO_DO, retryButton()),
   denied: ({ trouble }) => message('key', 'The token does not fit', trouble || 'The server was started with another token.', 'Open the link that “tailwise label” has printed, or paste it here. Answers that wait in this browser are kept.', tokenForm()),
   'no images': () => message('images', 'No images yet', 'This campaign has no image that can be shown.', 'Stop the server, add a folder with “tailwise init CAMPAIGN --images FOLDER”, and start it again with “tailwise label”. If the files are there, “tailwise doctor CAMPAIGN” says why none can be used.'),
-  'no classes': () => message('images', 'No classes yet', 'Stop the server, add them with “tailwise classes CAMPAIGN --add NAME”, and start it again with “tailwise label”.'),
+  'no classes': () => message('images', 'No classes yet', h('p', { class: 'soft' }, 'The owner adds them in ', h('a', { href: '#classes' }, 'Dashboard → Classes'), '; they appear here at once.')),
   'no round': (_, next) => message('spark', 'No round yet', 'The first batch is chosen for variety: without labels there is no model to ask yet.', next),
   complete: ({ server }, next) =>
     message('check', `Round ${server?.round?.id} is complete`, `${answeredText(server?.round)}, and all of it is on disk. Now the model learns from it and chooses the images that help most.`, next, conflictHint(server?.conflicts ?? 0), backHint()),

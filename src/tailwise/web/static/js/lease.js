@@ -26,8 +26,8 @@ let given = false; // whether the images went back after a pause
  * @param {() => string[]} needs.alsoHeld              images that this tab holds for the grid
  */
 export function makeLease({ tabs, tab, pending, alsoHeld }) {
-  /** Ask for more; with `renew`, also when there is enough. @param {{renew?: boolean}} [how] */
-  async function refill({ renew = false } = {}) {
+  /** Ask for more; with `renew`, also when there is enough; `first` is the image that is wanted most. @param {{renew?: boolean, first?: string}} [how] */
+  async function refill({ renew = false, first } = {}) {
     const { annotator, begun, line, server } = store.get();
     const mine = open(line).length;
     const enough = mine >= AHEAD || (mine > 0 && Date.now() < drained + LULL);
@@ -39,7 +39,7 @@ export function makeLease({ tabs, tab, pending, alsoHeld }) {
       const held = mine + taken.size; // the server gives these first, and renews them
       const count = Math.max(1, Math.min(MOST, held + (enough ? 0 : CHUNK)));
       const skipped = skips(store.get().line);
-      const reply = await post('/api/lease', { annotator, count, tab });
+      const reply = await post('/api/lease', { annotator, count, tab, first });
       if (store.get().annotator === annotator) take(reply.images ?? [], new Set([...taken, ...tabs.held(asked), ...alsoHeld()]), skipped, !enough);
     } catch (trouble) {
       note(trouble);

@@ -1,24 +1,25 @@
 /** The page begins here: makes the parts and ties them together. */
+import { makeAdjust } from './adjust.js';
 import { makeCards } from './cards.js';
 import { flash, makeClassButtons } from './class_buttons.js';
 import { makeClassFilter } from './class_filter.js';
-import { makeConflicts } from './conflicts.js';
+import { byId, styled } from './dom.js';
 import { emptiness, makeEmpty } from './empty.js';
-import { makeGrid } from './grid.js';
+import { makeGuidelines } from './guidelines.js';
 import { makeHelp } from './help.js';
-import { listenToKeys, placeOf } from './keys.js';
+import { makeImageNotes } from './image_notes.js';
+import { listenToKeys, placeOf, useHotkeys } from './keys.js';
 import { keepLooking, look } from './link.js';
 import { keptName, makeNamePrompt } from './name_prompt.js';
 import { go, makeNav, togglePanel } from './nav.js';
 import { announceRounds } from './next_round.js';
-import { makeRounds } from './rounds.js';
 import { makeSaveStatus } from './save_status.js';
 import { startSession } from './session.js';
 import { makeStage } from './stage.js';
 import { isBlind, liveClasses, store, toggleBlind } from './state.js';
 import { makeStrip } from './strip.js';
 import { makeTheme, nextTheme } from './theme.js';
-import { moved, open, shown } from './timeline.js';
+import { moved, shown } from './timeline.js';
 import { toast } from './toast.js';
 import { makeTools } from './tools.js';
 
@@ -35,7 +36,7 @@ while (!store.get().server) {
 }
 
 const campaign = /** @type {import('./types.js').ServerState} */ (store.get().server).campaign.id;
-let gridImages = () => /** @type {string[]} */ ([]); // there is no grid yet while the session starts
+let gridImages = () => /** @type {string[]} */ ([]); // there is no grid before it is opened
 const session = await startSession(campaign, () => gridImages());
 const { answering } = session;
 
@@ -43,8 +44,9 @@ const move = (/** @type {number} */ step) => store.set({ line: moved(store.get()
 const undo = () => void answering.undo();
 /** @param {number} id */
 function choose(id) {
-  if (!shown(store.get().line)) return;
-  flash(id);
+  const item = shown(store.get().line);
+  if (!item) return;
+  if (store.get().painted === item.key) flash(id);
   answering.say('label', id);
   filter.clear();
 }
@@ -54,18 +56,21 @@ function accept() {
   if (guess && !isBlind(store.get()) && liveClasses(store.get()).some((klass) => klass.id === guess.class_id)) choose(guess.class_id);
 }
 function blind() {
-  if (store.get().server?.settings?.blind) return toast('This campaign is labelled blind');
+  if (store.get().server?.settings?.blind) return toast('Suggestions are hidden in this campaign');
   toggleBlind();
-  toast(isBlind(store.get()) ? 'Blind: what the model thinks is hidden' : 'What the model thinks is shown');
+  toast(isBlind(store.get()) ? 'The model’s suggestions are hidden' : 'The model’s suggestions are shown');
 }
 
 const tools = makeTools({
   left: () => move(-1), right: () => move(1), undo, skip: () => answering.say('skip'), other: () => answering.say('other'),
-  zoom: () => zoom.toggle(), blind,
+  zoom: () => zoom.toggle(), adjust: () => adjust.toggle(), blind,
 });
+const adjust = makeAdjust({ changed: tools.adjustChanged });
 const zoom = makeStage({ move, accept, zoomChanged: tools.zoomChanged });
 makeClassButtons(choose);
-const filter = makeClassFilter(choose);
+const filter = makeClassFilter({
+  element: byId('filter'), list: byId('classes'), choose, leave: () => byId('stage').focus({ preventScroll: true }),
+});
 makeStrip();
 makeCards();
 makeSaveStatus({
@@ -74,23 +79,12 @@ makeSaveStatus({
 });
 announceRounds();
 const help = makeHelp();
+const guidelines = makeGuidelines();
+const imageNotes = makeImageNotes(answering.annotate);
+store.watch((state) => [state.server?.classes_version], (state) => useHotkeys(liveClasses(state)));
 const prompt = makeNamePrompt((name) => void session.rename(name));
-const conflicts = makeConflicts({ settle: answering.settle, unsettle: answering.unsettle, quiet: session.quiet });
-const rounds = makeRounds();
-const grid = makeGrid({
-  sayAll: answering.sayAll,
-  quiet: session.quiet,
-  tabs: session.tabs,
-  release(images) {
-    const queued = new Set(open(store.get().line).map((item) => item.key)); // these are held for the label view
-    void session.lease.release(images.filter((image) => !queued.has(image)));
-  },
-});
-
-gridImages = grid.images;
-
 const pages = {
-  help: help.open, panel: togglePanel, theme: nextTheme, blind,
+  help: help.open, guide: guidelines.open, panel: togglePanel, theme: nextTheme, blind,
   label: () => go('label'), grid: () => go('grid'), conflicts: () => go('conflicts'), rounds: () => go('rounds'), escape: () => go('label'),
   gallery: () => go('gallery'), map: () => go('map'), errors: () => go('errors'), dashboard: () => go('dashboard'),
 };
@@ -104,53 +98,45 @@ const KEYS = {
       if (klass) choose(klass.id);
     },
     left: () => move(-1), right: () => move(1), enter: accept, space: accept, skip: () => answering.say('skip'), other: () => answering.say('other'),
-    zoom: zoom.toggle, escape: zoom.reset, filter: () => filter.focus(),
+    zoom: zoom.toggle, adjust: adjust.toggle, escape: zoom.reset, filter: () => filter.focus(), flag: imageNotes.flag, comment: imageNotes.open,
   },
-  grid: {
-    ...pages,
-    digit: (event) => {
-      const id = grid.atPlace(Number(placeOf(event)));
-      if (id) grid.assign(id);
-    },
-    left: () => grid.move('left'), right: () => grid.move('right'), up: () => grid.move('up'), down: () => grid.move('down'),
-    except: grid.toggle, space: grid.toggle, other: () => grid.assign(null), enter: grid.acceptAll,
-    undo: () => void answering.undo().then(session.quiet).then(grid.open),
-  },
-  conflicts: {
-    ...pages,
-    digit: (event) => {
-      const id = conflicts.atPlace(Number(placeOf(event)));
-      if (id) conflicts.choose(id);
-    },
-    other: () => conflicts.choose(null), left: () => conflicts.move(-1), right: () => conflicts.move(1), zoom: conflicts.zoom,
-    undo: () => void conflicts.undo(),
-  },
-  rounds: { ...pages, undo: () => toast('Nothing to undo here: undo takes back answers in Label (l) and settlements in Conflicts (c)') },
 };
 
-/** @typedef {{open: () => void, close?: () => void, keys?: import('./keys.js').Bindings}} View */
-/** Views that load when they are first opened; each module's `makeView` gets the session. @type {Record<string, () => Promise<any>>} */
+/** @typedef {{open: () => void, close?: () => void, keys?: import('./keys.js').Bindings, images?: () => string[], reopen?: () => void, retry?: () => void}} View */
+/** Views that load when they are first opened, each with its style; `makeView` gets the session. @type {Record<string, () => Promise<any>>} */
 const LATER = {
-  gallery: () => import('./gallery.js'), map: () => import('./map.js'),
-  errors: () => import('./errors.js'), duplicates: () => import('./duplicates.js'),
-  dashboard: () => import('./dashboard.js'), classes: () => import('./classes.js'),
+  grid: () => import('./grid.js'),
+  gallery: () => styled('gallery', import('./gallery.js')), map: () => styled('map', import('./map.js')),
+  errors: () => styled('review', import('./errors.js')), duplicates: () => styled('review', import('./duplicates.js')),
+  conflicts: () => styled('review', import('./conflicts.js')),
+  dashboard: () => styled('dashboard', import('./dashboard.js')),
+  rounds: () => styled('dashboard', import('./rounds.js').then(({ makeRounds }) => ({ makeView: () => ({ ...makeRounds(), keys: { undo: nothingToUndo } }) }))),
+  classes: () => import('./classes.js'),
 };
-/** @type {Record<string, View>} */ const views = { grid, conflicts, rounds };
+/** @type {Record<string, View>} */ const views = {};
+gridImages = () => views.grid?.images?.() ?? [];
 listenToKeys(() => ({ ...pages, ...(KEYS[store.get().view] ?? views[store.get().view]?.keys) }));
+
+const nothingToUndo = () => toast('Nothing to undo here: undo takes back answers in Label (l) and settlements in Conflicts (c)');
 
 let before = '';
 store.watch((state) => [state.view, state.annotator], async ({ view, annotator }) => {
   if (before !== view) views[before]?.close?.();
   before = view;
   if (!annotator) return;
-  if (!views[view] && LATER[view]) {
-    const { makeView } = await LATER[view]();
-    views[view] ??= makeView(session);
+  try {
+    if (!views[view] && LATER[view]) {
+      const { makeView } = await LATER[view]();
+      views[view] ??= makeView(session);
+    }
+  } catch (trouble) {
+    toast('This view does not load. The page may have been updated: load it again.', { tone: 'bad', lasts: 8_000 });
+    throw trouble;
   }
   if (store.get().view === view) views[view]?.open();
 });
-store.watch((state) => [isBlind(state)], ({ view }) => view === 'grid' && grid.reopen());
-store.watch((state) => [state.link, state.server?.round?.id], ({ link, view }) => link === 'up' && view === 'grid' && grid.retry());
+store.watch((state) => [isBlind(state)], ({ view }) => view === 'grid' && views.grid?.reopen?.());
+store.watch((state) => [state.link, state.server?.round?.id], ({ link, view }) => link === 'up' && view === 'grid' && views.grid?.retry?.());
 
 keepLooking();
 if (store.get().annotator) await session.resume();

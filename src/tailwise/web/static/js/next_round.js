@@ -3,7 +3,7 @@ import { Refused, post } from './api.js';
 import { progressBar } from './cards.js';
 import { counted, h, icon } from './dom.js';
 import { look, note } from './link.js';
-import { store } from './state.js';
+import { isOwner, store } from './state.js';
 import { toast } from './toast.js';
 
 const LARGEST = 1_000_000;
@@ -18,8 +18,11 @@ export function nextRoundPanel({ quiet = false } = {}) {
   const skips = h('label', { class: 'size', hidden: true }, again, againText);
   const summary = h('p', { class: 'summary soft small' });
   const bar = h('div', { class: 'job', hidden: true });
+  const notify = notifyButton();
   const fault = h('p', { class: 'fault', role: 'alert' });
-  const panel = h('div', { class: 'next-round' }, h('div', { class: 'next-row' }, button, size), skips, summary, bar, fault);
+  const row = h('div', { class: 'next-row' }, button, size);
+  const ask = h('p', { class: 'soft small', 'data-owner-only': '' }, 'The owner of this campaign starts the next round. It opens here by itself.');
+  const panel = h('div', { class: 'next-round' }, row, skips, summary, bar, fault, ask);
   let asked = false;
   for (const box of [budget, again]) box.addEventListener('input', () => update(store.get()));
 
@@ -45,26 +48,31 @@ export function nextRoundPanel({ quiet = false } = {}) {
   }
 
   /** @param {import('./state.js').PageState} state */
-  function update({ server, link }) {
+  function update(state) {
+    const { server, link } = state;
+    const owner = isOwner(state);
     const job = server?.job;
     const running = job?.state === 'running';
     const text = server?.round ? 'Train and choose the next batch' : 'Choose the first batch';
-    button.lastElementChild?.replaceChildren(running ? 'Choosing …' : text);
+    button.lastElementChild?.replaceChildren(running ? stageOf(job) : text);
     const left = server?.round && !server.round.complete ? server.round.remaining : 0;
     button.toggleAttribute('disabled', running || asked || link !== 'up' || left > 0);
     button.title = left ? `${counted(left, 'image')} of this round to go` : '';
     const pool = leftOf(server, withSkipped(server));
     const usual = Math.min(server?.next?.budget ?? 0, pool);
     budget.placeholder = String(usual || '');
+    row.hidden = !owner;
+    ask.hidden = owner || running;
+    budget.max = String(pool || LARGEST);
     size.hidden = running;
-    summary.hidden = running || !server?.next;
+    summary.hidden = running || !server?.next || !owner;
     summary.textContent = batchText(pool, budget.value ? Number(budget.value) : usual);
-    skips.hidden = running || !server?.next?.skipped;
+    skips.hidden = running || !server?.next?.skipped || !owner;
     againText.textContent = `Also choose from ${counted(server?.next?.skipped ?? 0, 'image that was', 'images that were')} skipped`;
     bar.hidden = !running;
     if (running) {
       const share = Math.round(100 * (job.share ?? 0));
-      bar.replaceChildren(progressBar(share, 100, 'Choosing the next batch'), h('p', { class: 'soft small' }, job.what || 'Working', h('span', { class: 'end' }, `${share}\u202f%`)));
+      bar.replaceChildren(progressBar(share, 100, 'Choosing the next batch'), h('p', { class: 'soft small', title: job.what ?? '' }, stageOf(job), h('span', { class: 'end' }, `${share}\u202f%`)), notify);
     }
     if (job?.state === 'failed') fault.textContent = job.error ?? 'Choosing the next batch failed.';
     else if (running) fault.textContent = '';
@@ -77,6 +85,13 @@ export function nextRoundPanel({ quiet = false } = {}) {
 
   store.watch((state) => [state.server, state.link], update);
   return panel;
+}
+
+/** What the job is doing, in a word; the server's own words are in the tooltip. @param {import('./types.js').Job} job */
+export function stageOf({ share, what = '' }) {
+  if (/^(starting|features)/.test(what)) return 'Looking at the images…';
+  const done = share ?? 0;
+  return done < 0.7 ? 'Learning…' : done < 0.95 ? 'Choosing…' : 'Almost done…';
 }
 
 /** How many images there are to choose from. @param {import('./types.js').ServerState|null} server @param {boolean} skipped */
@@ -93,6 +108,22 @@ function batchText(left, size) {
   return size === left ? `All ${counted(left, 'image')} that are left will be chosen.` : `${size.toLocaleString('en')} of ${counted(left, 'image')} will be chosen.`;
 }
 
+/** A note on the page; a notification of the system too, while the page is not in front and the person has allowed it. @param {string} text @param {{tone?: 'bad', lasts?: number}} [how] */
+function announce(text, how) {
+  toast(text, how);
+  if (!document.hidden || !('Notification' in globalThis) || Notification.permission !== 'granted') return;
+  const shown = new Notification(document.title, { body: text, tag: 'tailwise-round' });
+  shown.onclick = () => { globalThis.focus(); shown.close(); };
+}
+
+/** A link to be told by the system when a running job has ended; nothing where it cannot or may not ask. */
+function notifyButton() {
+  const button = h('button', { class: 'link', type: 'button', 'data-act': 'notify', hidden: true, onclick: async () => { await Notification.requestPermission(); show(); } }, 'Notify me when it is done');
+  const show = () => void (button.hidden = !('Notification' in globalThis) || Notification.permission !== 'default' || !isSecureContext);
+  show();
+  return button;
+}
+
 /** Say when a batch that was being chosen is there, or has failed. */
 export function announceRounds() {
   /** @type {number|null} */ let round = null;
@@ -100,8 +131,8 @@ export function announceRounds() {
   store.watch((state) => [state.server?.round?.id, state.server?.job?.state], ({ server }) => {
     if (!server) return;
     const now = server.round?.id ?? null;
-    if (round !== null && now !== null && now !== round) toast(`Round ${now} is ready`);
-    if (running && server.job?.state === 'failed') toast(`No new batch: ${server.job.error ?? 'it failed'}`, { tone: 'bad', lasts: 8_000 });
+    if (round !== null && now !== null && now !== round) announce(`Round ${now} is ready`);
+    if (running && server.job?.state === 'failed') announce(`No new batch: ${server.job.error ?? 'it failed'}`, { tone: 'bad', lasts: 8_000 });
     running = server.job?.state === 'running';
     round = now ?? round;
   });

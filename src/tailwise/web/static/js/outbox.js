@@ -13,7 +13,7 @@ const FIRST_WAIT = 400; // ms until the second attempt; doubled each time
 const LONGEST_WAIT = 8_000;
 
 /**
- * What to send next: the leading run of answers of one person, or one undo, or one settlement. The order is kept.
+ * What to send next: the leading run of answers of one person, or one undo, settlement or note. The order is kept.
  * @param {Op[]} ops
  */
 export function nextBatch(ops) {
@@ -25,10 +25,11 @@ export function nextBatch(ops) {
 
 /** The request for a batch. @param {Op[]} batch @returns {[string, object]} */
 export function requestFor(batch) {
-  const [{ type, annotator, key, image, kind, class_id, undoes }] = batch;
+  const [{ type, annotator, key, image, kind, class_id, undoes, text, found_by }] = batch;
   if (type === 'undo') return ['/api/undo', { annotator, key, ...(undoes ? { undoes } : {}) }];
+  if (type === 'note') return ['/api/note', { annotator, key, image, kind, ...(text ? { text } : {}) }];
   const klass = (/** @type {number|null|undefined} */ id) => (id === null || id === undefined ? {} : { class_id: id });
-  if (type === 'settle') return ['/api/settle', { annotator, key, image, kind, ...klass(class_id) }];
+  if (type === 'settle') return ['/api/settle', { annotator, key, image, kind, ...klass(class_id), ...(found_by ? { found_by } : {}) }];
   const answers = batch.map((op) => ({ key: op.key, image: op.image, seal: op.seal || undefined, kind: op.kind, seconds: op.seconds, at: op.at, ...klass(op.class_id) }));
   return ['/api/answers', { annotator, answers }];
 }

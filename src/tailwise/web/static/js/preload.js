@@ -4,11 +4,17 @@ import { imageUrl } from './api.js';
 const AHEAD = 5;
 const BEHIND = 3;
 const RETRY = 1_500; // ms
+const SHARP = 2048; // px
+const FULL = 8192;
 
 /** @typedef {import('./types.js').Picture} Picture */
 
 /** @type {Map<string, HTMLImageElement>} */
 const ready = new Map();
+/** @type {WeakSet<HTMLImageElement>} */ const decoded = new WeakSet();
+
+/** Whether an image can be painted at once. @param {HTMLImageElement} image */
+export const isDecoded = (image) => decoded.has(image);
 
 /** The width that suits this screen: a phone needs no 1280 pixels. @returns {512|1280} */
 const size = () => (Math.min(innerWidth, 900) * devicePixelRatio <= 512 ? 512 : 1280);
@@ -23,6 +29,12 @@ export function picture(item) {
   image.dataset.key = key;
   image.dataset.seal = seal;
   image.addEventListener('error', () => setTimeout(() => reload(item, image), RETRY));
+  image.addEventListener('load', async () => {
+    await image.decode().catch(() => {}); // what cannot be decoded has no size
+    if (!image.naturalWidth) return;
+    decoded.add(image);
+    image.dispatchEvent(new Event('decoded'));
+  });
   image.src = imageUrl(item, size());
   ready.set(key, image);
   return image;
@@ -36,14 +48,25 @@ function reload(item, image) {
   image.src = url;
 }
 
-/** A sharper copy, for zooming in. @param {HTMLImageElement} image */
-export function sharpen(image) {
+/**
+ * A sharper copy, for zooming in: of 2048 pixels, or all that the image has.
+ * @param {HTMLImageElement} image @param {number} wanted pixels of the longer side, as it is drawn now
+ */
+export function sharpen(image, wanted) {
   const { key, seal } = image.dataset;
-  if (!key || image.dataset.sharp) return;
-  image.dataset.sharp = 'yes';
+  const size = wanted <= SHARP ? SHARP : FULL;
+  const asked = Number(image.dataset.sharp ?? 0);
+  const whole = Math.max(image.naturalWidth, image.naturalHeight) < Number(image.dataset.loaded ?? 0); // it has no more pixels
+  if (!key || asked >= size || whole) return;
+  image.dataset.sharp = String(size);
   const large = new Image();
-  large.addEventListener('load', () => (image.src = large.src));
-  large.src = imageUrl({ key, seal }, 2048);
+  large.addEventListener('load', async () => {
+    await large.decode().catch(() => {});
+    if (image.dataset.sharp !== String(size)) return;
+    image.src = large.src;
+    image.dataset.loaded = String(size);
+  });
+  large.src = imageUrl({ key, seal }, size);
 }
 
 /** Keep what is near the cursor, forget the rest. @param {Picture[]} items @param {number} cursor */

@@ -4,7 +4,7 @@ import { legend, progressBar } from './cards.js';
 import { byId, counted, h, icon, nameTag } from './dom.js';
 import { note } from './link.js';
 import { nextRoundPanel } from './next_round.js';
-import { className, store } from './state.js';
+import { className, shortName, store } from './state.js';
 
 /** @typedef {{class_id: number, expected: number|null, target: number|null, realised: number}} Count */
 /** @typedef {{status: string, gap: number|null}} Certificate */
@@ -52,28 +52,36 @@ function card(state, round) {
     h('p', { class: 'facts' }, ...facts(round)),
     progressBar(Math.min(round.answered, round.budget), round.budget, `Round ${round.id}`),
     foreseen && legend({ fill: 'labelled', target: 'expected by the model' }),
-    h('ul', { class: 'balance wide' }, ...round.counts.map((count) => row(className(state, count.class_id), count, most))));
+    h('ul', { class: 'balance wide' }, ...round.counts.map((count) => row(state, count, most))),
+    details(round));
 }
 
 /** @param {PastRound} round */
 function facts(round) {
-  const texts = [`${round.answered} of ${counted(round.budget, 'image')}`, round.strategy];
-  const { gap = null, status = '' } = round.certificate ?? {};
-  const chunks = status === 'optimal chunks';
-  if (round.strategy === 'boundary' && status === 'greedy') texts.push('covers the pool');
-  else if (chunks && round.balance === 'auto') texts.push('exact class quotas');
-  else if (round.lam !== null && !['none', '0'].includes(round.balance)) texts.push(`λ = ${Number(round.lam.toPrecision(3))}`);
+  const { gap = null } = round.certificate ?? {};
+  const texts = [`${round.answered} of ${counted(round.budget, 'image')}`, ...(round.strategy === 'boundary' ? ['covers the pool'] : [])];
   const items = texts.map((text) => h('span', { class: 'fact' }, text));
-  if (gap !== null) items.push(h('span', { class: 'fact sure', title: `Solver: ${status}` }, icon('check'), gap <= 1e-6 ? (chunks ? 'each chunk certified optimal' : 'certified optimal') : `certified within ${(100 * gap).toPrecision(2)}\u202f%`));
+  if (gap !== null) items.push(h('span', { class: 'fact sure' }, icon('check'), gap <= 1e-6 ? 'the best choice, certified' : 'close to the best choice, certified'));
   return items;
 }
 
-/** @param {string} name @param {Count} count @param {number} most */
-function row(name, count, most) {
+/** How the batch was chosen, for those who want to know. @param {PastRound} round */
+function details(round) {
+  const { gap = null, status = '' } = round.certificate ?? {};
+  const rows = [['Strategy', round.strategy], ['Balance', round.balance]];
+  if (round.lam !== null && !['none', '0'].includes(round.balance)) rows.push(['λ', String(Number(round.lam.toPrecision(3)))]);
+  if (status) rows.push(['Solver', status]);
+  if (gap !== null) rows.push(['Gap', gap <= 1e-6 ? (status === 'optimal chunks' ? '0: each chunk is optimal' : '0: optimal') : `at most ${(100 * gap).toPrecision(2)}\u202f%`]);
+  return h('details', { class: 'details' }, h('summary', {}, 'Details'), h('dl', {}, ...rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)])));
+}
+
+/** @param {import('./state.js').PageState} state @param {Count} count @param {number} most */
+function row(state, count, most) {
+  const name = className(state, count.class_id);
   const bar = h('span', { class: 'old' });
   const mark = h('span', { class: 'mark', hidden: count.expected === null });
   bar.style.width = `${(100 * count.realised) / most}%`;
   mark.style.insetInlineStart = `${(100 * (count.expected ?? 0)) / most}%`;
   const says = `${name}: ${count.realised} labelled${count.expected === null ? '' : `, ${count.expected.toFixed(1)} expected`}`;
-  return h('li', { title: says, 'aria-label': says }, nameTag(name), h('span', { class: 'track' }, bar, mark), h('span', { class: 'count' }, count.realised));
+  return h('li', { title: says }, nameTag(name, shortName(state.server?.classes ?? [], count.class_id, 22)), h('span', { class: 'track' }, bar, mark), h('span', { class: 'count' }, count.realised));
 }

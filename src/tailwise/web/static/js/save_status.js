@@ -7,10 +7,10 @@ export const WHAT_TO_DO = 'Ask the person who runs the server to put the file ba
 
 /** @param {import('./state.js').PageState} state @returns {{state: string, text: string, icon: string|null}} */
 export function statusOf({ waiting, saved, link, refusals }) {
-  if (waiting && link !== 'up') return { state: 'kept', text: `${waiting} kept here`, icon: 'away' };
+  if (waiting && link !== 'up') return { state: 'kept', text: `Offline: ${waiting} waiting to sync`, icon: 'away' };
   if (waiting) return { state: 'saving', text: waiting > 1 ? `Saving ${waiting} …` : 'Saving …', icon: null };
   if (refusals.length) return { state: 'refused', text: `${refusals.length} refused`, icon: 'close' };
-  if (link === 'away') return { state: 'away', text: 'Server away', icon: 'away' };
+  if (link === 'away') return { state: 'away', text: 'Offline', icon: 'away' };
   if (link === 'replaced') return { state: 'away', text: 'Not saving', icon: 'away' };
   return saved ? { state: 'saved', text: 'Saved', icon: 'check' } : { state: 'ready', text: 'Ready', icon: null };
 }

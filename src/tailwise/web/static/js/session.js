@@ -10,12 +10,15 @@ import { paced } from './pace.js';
 import { pastOf } from './past.js';
 import { store } from './state.js';
 import { makeTabs } from './tabs.js';
-import { committed, emptyTimeline, open, toOpen, withPast, without } from './timeline.js';
+import { committed, emptyTimeline, movedTo, open, shown, toOpen, withPast, without } from './timeline.js';
 import { toast } from './toast.js';
 
 /** @typedef {import('./types.js').Op} Op @typedef {import('./types.js').Refusal} Refusal */
 
-const REMEMBERED = 50; // answers that can be looked back at after a reload
+const REMEMBERED = 50; // answers that are asked for at once after a reload; those before them when somebody looks back at them
+const FARTHEST = 20; // pages of answers to look through for the image that was on show
+const NEAR = 12; // answers before the image on show
+const PLACE = 'tailwise.shown.'; // where this tab keeps which image it shows
 const ORPHANS = 20_000; // ms between two looks for answers that other tabs have left behind
 const tab = randomHex(8);
 
@@ -65,7 +68,7 @@ export async function startSession(campaign, alsoHeld) {
     const { line, saved: before } = store.get();
     store.set({ line: committed(line, new Set(ops.map((op) => op.key))), saved: before + ops.length });
     paced(ops.filter((op) => op.type === 'answer').length);
-    tabs.concluded(ops.map((op) => op.image));
+    tabs.concluded(ops.filter((op) => op.type !== 'note').map((op) => op.image)); // a note says nothing of the image's answer
     // An image whose answer was taken back is to be held again.
     void lease.refill({ renew: ops.some((op) => op.type === 'undo') });
     void look();
@@ -73,7 +76,7 @@ export async function startSession(campaign, alsoHeld) {
 
   /** @param {Refusal[]} refusals */
   function refused(refusals) {
-    tabs.concluded(refusals.map(({ op }) => op.image));
+    tabs.concluded(refusals.filter(({ op }) => op.type !== 'note').map(({ op }) => op.image));
     const undone = refusals.filter(({ op }) => op.type === 'undo');
     for (const { message } of undone) toast(`Not undone: ${message}`, { tone: 'bad', lasts: 6_000 });
     void showRefusals();
@@ -90,17 +93,60 @@ export async function startSession(campaign, alsoHeld) {
     await outbox.adopt(living);
     const { annotator } = store.get();
     const waiting = (await outbox.waiting()).filter((op) => op.annotator === annotator);
+    const [key = '', of = ''] = (sessionStorage.getItem(PLACE + campaign) ?? '').split(' ', 2);
+    const before = of === encodeURIComponent(annotator) ? key : ''; // the image on show before a reload
     const history = await get('/api/history', { annotator, limit: REMEMBERED }).catch(note);
     if (store.get().annotator !== annotator) return;
     const past = pastOf(history?.items ?? [], waiting);
+    oldest = endOf(history?.items);
     store.set({ line: toOpen(withPast(emptyTimeline(), /** @type {any} */ (past))), dry: false, begun: true });
-    await lease.refill();
+    await lease.refill({ first: before || undefined });
+    const { turn } = store.get().line;
+    for (let pages = 0; pages < FARTHEST && before && oldest !== null && !has(before); pages += 1) await askForOlder();
+    const idle = store.get().annotator === annotator && store.get().line.turn === turn; // nothing was answered meanwhile
+    if (before && idle) store.set({ line: movedTo(store.get().line, before) });
   }
+
+  /** @type {number|null} */ let oldest = null; // the event before which there are more answers to look back at
+  let looking = false;
+  const has = (/** @type {string} */ key) => store.get().line.items.some((item) => item.key === key);
+  const endOf = (/** @type {{event: number}[]} */ items = []) => (items.length < REMEMBERED ? null : items[items.length - 1].event);
+  /** Answers from before those that are known. */
+  async function askForOlder() {
+    const { annotator } = store.get();
+    if (looking || oldest === null) return;
+    looking = true;
+    try {
+      const { items = [] } = await get('/api/history', { annotator, limit: REMEMBERED, before: oldest });
+      if (store.get().annotator !== annotator) return;
+      oldest = endOf(items);
+      store.set({ line: withPast(store.get().line, items.slice().reverse()) });
+    } catch (trouble) {
+      oldest = null; // not again and again
+      note(trouble);
+    } finally {
+      looking = false;
+    }
+  }
+  /** Get them before somebody reaches them, step by step or by undoing one after the other. */
+  function lookBack() {
+    const { line } = store.get();
+    const answered = line.items.filter((item) => item.answers.length).length;
+    if (Math.min(line.cursor, answered) <= NEAR) void askForOlder();
+  }
+  store.watch((state) => [state.line], () => void lookBack());
+  store.watch((state) => [shown(state.line)?.key, state.annotator, state.begun], ({ line, annotator, begun }) => {
+    const key = shown(line)?.key;
+    if (!begun || !annotator) return;
+    if (key) sessionStorage.setItem(PLACE + campaign, `${key} ${encodeURIComponent(annotator)}`);
+    else sessionStorage.removeItem(PLACE + campaign);
+  });
 
   /** @param {string} annotator */
   async function rename(annotator) {
     if (annotator === store.get().annotator) return;
     if (store.get().annotator) await lease.releaseAll();
+    oldest = null;
     store.set({ annotator, line: emptyTimeline(), dry: false, begun: false });
     await look();
     await resume();

@@ -21,6 +21,7 @@ import { emptyTimeline } from './timeline.js';
  * @property {boolean} lasting                   whether the outbox survives a reload
  * @property {string} view
  * @property {boolean} blind
+ * @property {string} painted                    key of the image that can be seen, '' while it loads
  */
 
 const BLIND = 'tailwise.blind';
@@ -28,7 +29,7 @@ const BLIND = 'tailwise.blind';
 export const store = makeStore(
   /** @type {PageState} */ ({
     annotator: '', server: null, link: 'starting', trouble: '', line: emptyTimeline(), begun: false, dry: false, elsewhere: 0,
-    waiting: 0, saved: 0, seen: 0, refusals: [], lasting: true, view: 'label', blind: localStorage.getItem(BLIND) === 'yes',
+    waiting: 0, saved: 0, seen: 0, refusals: [], lasting: true, view: 'label', blind: localStorage.getItem(BLIND) === 'yes', painted: '',
   }),
 );
 
@@ -42,12 +43,37 @@ export function className(state, id) {
   return state.server?.classes.find((klass) => klass.id === id)?.name ?? '';
 }
 
+/**
+ * A class name of at most so many characters, cut in the middle; names that would look the same get a number.
+ * @param {Klass[]} classes @param {number|null|undefined} id @param {number} most @returns {string}
+ */
+export function shortName(classes, id, most) {
+  const cut = (/** @type {string} */ name) => {
+    const letters = [...name];
+    const head = Math.ceil((most - 1) / 2);
+    return letters.length <= most ? name : `${letters.slice(0, head).join('').trimEnd()}…${letters.slice(1 + head - most).join('').trimStart()}`;
+  };
+  const name = classes.find((klass) => klass.id === id)?.name ?? '';
+  const alike = classes.filter((klass) => cut(klass.name) === cut(name));
+  if (alike.length < 2) return cut(name);
+  const number = String(alike.findIndex((klass) => klass.id === id) + 1);
+  return `${[...name].slice(0, Math.max(1, most - number.length - 2)).join('').trimEnd()}… ${number}`;
+}
+
 /** What an answer says, in words. @param {PageState} state @param {{kind: string, class_id?: number|null}|null} answer */
 export function answerText(state, answer) {
   if (!answer) return '';
   if (answer.kind.endsWith('other')) return 'other';
   return answer.kind === 'skip' ? 'skipped' : className(state, answer.class_id);
 }
+
+/** Whether the owner's link was opened; annotators cannot train, settle, export, or change classes and settings. @param {PageState} state */
+export function isOwner(state) {
+  return state.server?.role !== 'annotator';
+}
+
+/** What annotators read where the owner has a button. */
+export const OWNER_ONLY = 'Only the owner’s link can do this: ask the person who runs “tailwise label”.';
 
 /** Whether pre-labels are hidden: by the person, or by the campaign for all. @param {PageState} state */
 export function isBlind(state) {
@@ -60,8 +86,12 @@ export function toggleBlind() {
   store.set({ blind });
 }
 
-/** The key of the class at a place: 1–9, 0, then with shift. @param {number} at @returns {{cap: string, says: string}|null} */
-export function keyOf(at) {
+/**
+ * The key of a class: its own, or that of its place: 1–9, 0, then with shift.
+ * @param {number} at @param {Klass} [klass] @returns {{cap: string, says: string}|null}
+ */
+export function keyOf(at, klass) {
+  if (klass?.hotkey) return { cap: klass.hotkey, says: klass.hotkey };
   if (at >= 20) return null;
   const digit = String((at + 1) % 10);
   return at < 10 ? { cap: digit, says: digit } : { cap: `⇧${digit}`, says: `shift ${digit}` };

@@ -1,21 +1,29 @@
-/** The tiles of the grid: one in focus, each accepted unless it is taken out (null) or given an answer of its own. */
+/** The tiles of the grid: one in focus, each accepted unless it is left out or given an answer of its own. */
 import { h, icon } from './dom.js';
 
 /** @typedef {{kind: string, class_id: number|null}} Mark */
-/** @typedef {{key: string, url: string, sharp: string, note: string}} Tile */
+/** @typedef {{key: string, url: string, sharp: string, note: string, unsure: boolean}} Tile   unsure: left out unless somebody takes it in */
+/** @typedef {{state: 'in'|'out'|'own'|'unsure', mark?: Mark, text?: string}} Choice */
 
-/** @param {{changed: () => void}} callbacks */
-export function makeTiles({ changed }) {
+/** @param {{changed: () => void, enlarge: (at: number) => void}} callbacks */
+export function makeTiles({ changed, enlarge }) {
   const element = h('div', { class: 'tiles', role: 'listbox', 'aria-multiselectable': 'true', 'aria-label': 'Proposed images' });
-  /** @type {Map<string, Mark|null>} */ let marks = new Map();
+  /** @type {Map<string, Choice>} */ const made = new Map(); // by key, also of images that are not shown now
+  /** @type {Tile[]} */ let tiles = [];
   /** @type {HTMLElement[]} */ let cells = [];
   let focus = 0;
+  let anchor = 0; // where a range begins
+
+  /** @param {Tile} tile @returns {Choice} */
+  const choiceOf = (tile) => made.get(tile.key) ?? { state: tile.unsure ? 'unsure' : 'in' };
 
   /** @param {Tile} tile @param {number} at */
   function cell(tile, at) {
     const image = h('img', { src: tile.url, srcset: `${tile.url} 160w, ${tile.sharp} 512w`, sizes: '(max-width: 600px) 30vw, 12rem', alt: `Image ${at + 1}`, draggable: false });
-    return h('div', { class: 'tile', role: 'option', tabIndex: at === 0 ? 0 : -1, 'data-key': tile.key, 'aria-selected': 'true',
-      onclick: () => { attend(at); flip(at); }, onkeydown: (/** @type {KeyboardEvent} */ event) => press(event, at), onfocus: () => attend(at) },
+    return h('div', { class: 'tile', role: 'option', tabIndex: at === 0 ? 0 : -1, 'data-key': tile.key,
+      onclick: (/** @type {MouseEvent} */ event) => (event.shiftKey ? range(at) : click(at)),
+      oncontextmenu: (/** @type {Event} */ event) => { event.preventDefault(); attend(at); enlarge(at); },
+      onkeydown: (/** @type {KeyboardEvent} */ event) => press(event, at), onfocus: () => attend(at) },
     image, h('span', { class: 'tile-note' }, tile.note), h('span', { class: 'tile-mark', dir: 'auto' }, icon('close')));
   }
 
@@ -28,6 +36,25 @@ export function makeTiles({ changed }) {
   }
 
   /** @param {number} at */
+  function click(at) {
+    attend(at);
+    anchor = at;
+    flip(at);
+  }
+
+  /** All from the last click to this one become what that one is. @param {number} at */
+  function range(at) {
+    const { state } = choiceOf(tiles[anchor]);
+    const to = state === 'in' ? 'in' : 'out';
+    for (let one = Math.min(anchor, at); one <= Math.max(anchor, at); one += 1) {
+      if (choiceOf(tiles[one]).state !== 'own') made.set(tiles[one].key, { state: to });
+      paint(one);
+    }
+    attend(at);
+    changed();
+  }
+
+  /** @param {number} at */
   function attend(at) {
     cells[focus]?.setAttribute('tabindex', '-1');
     focus = Math.max(0, Math.min(cells.length - 1, at));
@@ -36,22 +63,18 @@ export function makeTiles({ changed }) {
 
   /** @param {number} at */
   function flip(at) {
-    const key = cells[at]?.dataset.key;
-    if (!key) return;
-    if (marks.has(key)) marks.delete(key);
-    else marks.set(key, null);
-    paint(at, '');
+    if (!tiles[at]) return;
+    made.set(tiles[at].key, { state: choiceOf(tiles[at]).state === 'in' ? 'out' : 'in' });
+    paint(at);
+    changed();
   }
 
-  /** @param {number} at @param {string} text */
-  function paint(at, text) {
-    const here = cells[at];
-    const key = String(here.dataset.key);
-    const mark = here.querySelector('.tile-mark');
-    here.setAttribute('aria-selected', String(!marks.has(key)));
-    here.dataset.state = !marks.has(key) ? 'in' : marks.get(key) ? 'own' : 'out';
-    mark?.replaceChildren(text ? text : icon('close'));
-    changed();
+  /** @param {number} at */
+  function paint(at) {
+    const { state, text } = choiceOf(tiles[at]);
+    cells[at].setAttribute('aria-selected', String(state === 'in' || state === 'own'));
+    cells[at].dataset.state = state;
+    cells[at].querySelector('.tile-mark')?.replaceChildren(text ? text : icon('close'));
   }
 
   const columns = () => {
@@ -61,32 +84,57 @@ export function makeTiles({ changed }) {
 
   return {
     element,
-    marks: () => new Map(marks),
+    /** What is to be done with each tile. @returns {Map<string, Choice>} */
+    choices: () => new Map(tiles.map((tile) => [tile.key, choiceOf(tile)])),
 
-    /** @param {Tile[]} tiles */
-    show(tiles) {
-      marks = new Map();
-      focus = 0;
+    /** What was chosen for images that are shown again stays. @param {Tile[]} shown */
+    show(shown) {
+      tiles = shown;
+      focus = anchor = 0;
       cells = tiles.map(cell);
+      cells.forEach((_, at) => paint(at));
+      element.hidden = !cells.length;
       element.replaceChildren(...cells);
     },
+
+    /** Forget what was chosen for images that are done. @param {string[]} keys */
+    forget: (keys) => keys.forEach((key) => made.delete(key)),
 
     /** @param {'left'|'right'|'up'|'down'} way */
     move(way) {
       const next = focus + { left: -1, right: 1, up: -columns(), down: columns() }[way];
       // The first key only brings the focus to the grid.
       if (document.activeElement === cells[focus] && next >= 0 && next < cells.length) attend(next);
+      anchor = focus;
       cells[focus]?.focus();
     },
 
-    toggle: () => flip(focus),
+    /** @param {number} [at] */
+    focus(at = focus) {
+      attend(at);
+      cells[focus]?.focus({ preventScroll: true });
+    },
 
-    /** @param {Mark} mark @param {string} text */
-    assign(mark, text) {
-      const key = cells[focus]?.dataset.key;
-      if (!key) return;
-      marks.set(key, mark);
-      paint(focus, text);
+    at: () => focus,
+    isFocused: () => document.activeElement === cells[focus],
+    toggle: (at = focus) => flip(at),
+
+    /** What is in goes out, and the other way round; answers of their own stay. */
+    invert() {
+      tiles.forEach((tile, at) => {
+        const { state } = choiceOf(tile);
+        if (state !== 'own') made.set(tile.key, { state: state === 'in' ? 'out' : 'in' });
+        paint(at);
+      });
+      changed();
+    },
+
+    /** @param {Mark} mark @param {string} text @param {number} [at] */
+    assign(mark, text, at = focus) {
+      if (!tiles[at]) return;
+      made.set(tiles[at].key, { state: 'own', mark, text });
+      paint(at);
+      changed();
     },
   };
 }

@@ -20,7 +20,7 @@ export const shown = (line) => line.items[line.cursor] ?? null;
 export const open = (line) => line.items.filter((item) => !item.answers.length);
 
 /**
- * Earlier answers, oldest first, before everything else.
+ * Earlier answers, oldest first, before everything else: they were given before all others.
  * @param {Timeline} line
  * @param {{key: string, image: string, seal?: string, kind: any, class_id: number|null}[]} past
  * @returns {Timeline}
@@ -28,14 +28,15 @@ export const open = (line) => line.items.filter((item) => !item.answers.length);
 export function withPast(line, past) {
   const known = new Set(line.items.map((item) => item.key));
   /** @type {Map<string, Item>} */ const items = new Map();
-  let turn = line.turn;
+  const given = line.items.flatMap((item) => item.answers.map((answer) => answer.turn));
+  let turn = Math.min(line.turn + 1, ...given) - past.length - 1;
   for (const { key, image, seal, kind, class_id } of past) {
     if (known.has(image)) continue;
     const before = items.get(image)?.answers ?? [];
     items.delete(image); // an answer that was changed stands where it was changed
     items.set(image, { key: image, seal, answers: [...before, { key, kind, class_id, saved: true, turn: ++turn }] });
   }
-  return { items: [...items.values(), ...line.items], cursor: line.cursor + items.size, turn };
+  return { items: [...items.values(), ...line.items], cursor: line.cursor + items.size, turn: line.turn };
 }
 
 /** Images at the end; those known already stay where they are, as they are now. @param {Timeline} line @param {Picture[]} pictures @returns {Timeline} */

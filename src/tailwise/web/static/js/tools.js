@@ -4,7 +4,7 @@ import { isBlind, store } from './state.js';
 
 /**
  * @typedef {{icon: string, text: string, cap: string, title: string, act: () => void, wide?: boolean}} Tool
- * @param {Record<'left'|'right'|'undo'|'skip'|'other'|'zoom'|'blind', () => void>} acts
+ * @param {Record<'left'|'right'|'undo'|'skip'|'other'|'zoom'|'adjust'|'blind', () => void>} acts
  */
 export function makeTools(acts) {
   const tools = byId('tools');
@@ -15,7 +15,8 @@ export function makeTools(acts) {
     skip: { icon: 'skip', text: 'Skip', cap: 's', title: 'Leave this image to others', act: acts.skip, wide: true },
     other: { icon: 'other', text: 'Other', cap: 'o', title: 'None of the classes', act: acts.other, wide: true },
     zoom: { icon: 'zoom', text: 'Zoom', cap: 'z', title: 'Look closer (also the wheel or two fingers)', act: acts.zoom },
-    blind: { icon: 'eye', text: 'Blind', cap: 'b', title: 'Hide what the model thinks', act: acts.blind },
+    adjust: { icon: 'sun', text: 'Adjust', cap: 'v', title: 'Brightness and contrast', act: acts.adjust },
+    blind: { icon: 'eye', text: 'Hide suggestions', cap: 'b', title: 'Hide what the model thinks', act: acts.blind },
     right: { icon: 'right', text: 'Forward', cap: '→', title: 'The next image', act: acts.right },
   };
   const buttons = Object.fromEntries(Object.entries(all).map(([name, tool]) => [name, button(name, tool)]));
@@ -24,7 +25,10 @@ export function makeTools(acts) {
   buttons.zoom.setAttribute('aria-pressed', 'false');
   store.watch((state) => [isBlind(state), state.server?.settings?.blind], (state) => {
     const blind = isBlind(state);
-    buttons.blind.setAttribute('aria-pressed', String(blind));
+    const text = blind ? 'Show suggestions' : 'Hide suggestions';
+    buttons.blind.querySelector('.tool-text')?.replaceChildren(...toolText(text));
+    buttons.blind.setAttribute('aria-label', text);
+    buttons.blind.title = `${text} of the model (b)`;
     buttons.blind.toggleAttribute('disabled', Boolean(state.server?.settings?.blind)); // decided by the campaign
     buttons.blind.querySelector('use')?.setAttribute('href', blind ? '#i-blind' : '#i-eye');
   });
@@ -33,11 +37,20 @@ export function makeTools(acts) {
     buttons.right.toggleAttribute('disabled', line.cursor >= line.items.length - 1);
     buttons.undo.toggleAttribute('disabled', !line.items.some((item) => item.answers.length));
   });
-  return { zoomChanged: (/** @type {boolean} */ zoomed) => buttons.zoom.setAttribute('aria-pressed', String(zoomed)) };
+  return {
+    zoomChanged: (/** @type {boolean} */ zoomed) => buttons.zoom.setAttribute('aria-pressed', String(zoomed)),
+    adjustChanged: (/** @type {boolean} */ adjusted) => buttons.adjust.setAttribute('aria-pressed', String(adjusted)),
+  };
+}
+
+/** The first word, and the rest where there is room for it. @param {string} text */
+function toolText(text) {
+  const [first, ...rest] = text.split(' ');
+  return rest.length ? [first, h('span', { class: 'tool-more' }, ` ${rest.join(' ')}`)] : [first];
 }
 
 /** @param {string} name @param {Tool} tool */
 function button(name, tool) {
   return h('button', { class: `tool tool-${name}`, type: 'button', title: `${tool.title} (${tool.cap})`, 'aria-label': tool.text, 'data-tool': name,
-    onclick: tool.act }, icon(tool.icon), h('span', { class: 'tool-text' }, tool.text), keycap(tool.cap));
+    onclick: tool.act }, icon(tool.icon), h('span', { class: 'tool-text' }, ...toolText(tool.text)), keycap(tool.cap));
 }

@@ -24,7 +24,7 @@ export function makeZoom(stage, { swiped, changed }) {
     look = held(next, box.width, box.height);
     if (image) {
       image.style.transform = look.scale === 1 ? '' : `translate(${look.x}px, ${look.y}px) scale(${look.scale})`;
-      if (look.scale > SHARP) sharpen(image);
+      if (look.scale > SHARP) sharpen(image, look.scale * Math.max(box.width, box.height) * devicePixelRatio);
     }
     stage.classList.toggle('zoomed', look.scale > 1);
     if (was !== look.scale > 1) changed(look.scale > 1);

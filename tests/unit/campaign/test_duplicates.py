@@ -1,0 +1,234 @@
+"""Near-duplicates: close hashes as by brute force, groups of altered copies, and one label for all of a group."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import imagehash
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageEnhance
+
+from tailwise.campaign import duplicates
+from tailwise.campaign.answers import Answer, record_batch, undo_batch
+from tailwise.campaign.duplicates import (
+    MOST_BITS,
+    are_alike,
+    as_hashes,
+    close_pairs,
+    find_duplicates,
+    hash_extractor,
+    label_group,
+)
+from tailwise.campaign.service import Campaign
+from tailwise.errors import BadInput, MissingExtra
+
+
+def pairs_by_brute_force(hashes: list[int], most: int) -> list[list[int]]:
+    return [
+        [one, two]
+        for one in range(len(hashes))
+        for two in range(one + 1, len(hashes))
+        if (hashes[one] ^ hashes[two]).bit_count() <= most
+    ]
+
+
+@given(
+    st.lists(st.integers(0, 2**64 - 1), max_size=12),
+    st.lists(st.tuples(st.integers(0, 11), st.sets(st.integers(0, 63), max_size=9)), max_size=12),
+    st.integers(0, MOST_BITS),
+)
+def test_close_pairs_are_those_of_brute_force(
+    hashes: list[int], changed: list[tuple[int, set[int]]], most: int
+) -> None:  # fmt: skip
+    near = [hashes[at % len(hashes)] ^ sum(1 << bit for bit in bits) for at, bits in changed if hashes]
+    every = hashes + near
+    assert close_pairs(np.array(every, np.uint64), most).tolist() == pairs_by_brute_force(every, most)
+
+
+@pytest.mark.parametrize("block", [1, 7, 1 << 21])
+def test_close_pairs_of_many_are_those_of_brute_force(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "BLOCK", block)
+    rng = np.random.default_rng(0)
+    few = rng.integers(0, 2**64, 12, dtype=np.uint64)
+    flips = np.array([sum(1 << int(bit) for bit in rng.choice(64, 4, replace=False)) for _ in range(90)], np.uint64)
+    every = np.concatenate([few, rng.choice(few, 90) ^ flips])
+    assert close_pairs(every).tolist() == pairs_by_brute_force(every.tolist(), MOST_BITS)
+
+
+def test_a_crowd_of_equal_hashes_is_one_chain_and_not_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "CROWD", 10)
+    monkeypatch.setattr(duplicates, "NEIGHBOURS", 2)
+    pairs = close_pairs(np.full(100, 5, np.uint64))
+    assert pairs.tolist() == sorted([[at, at + 1] for at in range(99)] + [[at, at + 2] for at in range(98)])
+
+
+def test_more_bits_than_can_be_found_are_an_error() -> None:
+    with pytest.raises(BadInput, match="from 0 to 7"):
+        close_pairs(np.zeros(2, np.uint64), 8)
+
+
+def test_a_hundred_thousand_hashes_take_seconds_and_not_a_comparison_of_all() -> None:
+    rng = np.random.default_rng(0)
+    hashes = rng.integers(0, 2**64, 100_000, dtype=np.uint64)
+    planted = np.arange(0, 2000, 2)
+    hashes[planted + 1] = hashes[planted] ^ np.uint64(0b1011 << 20)
+    started = time.process_time()
+    pairs = close_pairs(hashes)
+    seconds = time.process_time() - started
+    assert {tuple(pair) for pair in pairs.tolist()} == {(int(at), int(at) + 1) for at in planted}
+    assert seconds < 30  # about 1; all pairs would be 5 thousand millions
+
+
+def test_alike_is_a_cosine_above_the_threshold() -> None:
+    features = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
+    pairs = np.array([(one, two) for one in range(30) for two in range(one)])
+    expected = [
+        float(features[one] @ features[two] / np.linalg.norm(features[one]) / np.linalg.norm(features[two])) >= 0.4
+        for one, two in pairs
+    ]
+    assert are_alike(features, pairs, 0.4).tolist() == expected
+    assert 0 < sum(expected) < len(expected)
+
+
+def test_hashes_are_those_of_imagehash() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (5, 64, 64, 3)).astype(np.uint8)
+    expected = [int(str(imagehash.phash(Image.fromarray(one))), 16) for one in images]
+    assert as_hashes(hash_extractor().features(images)).tolist() == expected
+
+
+# -- groups in a campaign ---------------------------------------------------------------------------------------------
+
+
+def scene(number: int) -> Image.Image:
+    """A smooth picture, another for each number."""
+    rng = np.random.default_rng(number)
+    return Image.fromarray(rng.integers(0, 256, (6, 6, 3)).astype(np.uint8)).resize((120, 96), Image.Resampling.BICUBIC)
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Iterator[Campaign]:
+    """Eight different pictures; of 0 there is a small and a bright version, of 1 a JPEG, of 2 an exact copy."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(8):
+        scene(number).save(photos / f"{number}.png")
+    scene(0).resize((60, 48)).save(photos / "0-small.png")
+    ImageEnhance.Brightness(scene(0)).enhance(1.05).save(photos / "0-bright.png")
+    scene(1).save(photos / "1.jpg", quality=60)
+    (photos / "2-copy.png").write_bytes((photos / "2.png").read_bytes())
+    with Campaign.create(tmp_path / "home", photos, ["owl", "kite", "heron"], backbone="simple") as made:
+        yield made
+
+
+def paths(groups: list[duplicates.DuplicateGroup]) -> list[set[str]]:
+    return [{one.path for one in group.images} for group in groups]
+
+
+ZERO, ONE = {"0.png", "0-small.png", "0-bright.png"}, {"1.png", "1.jpg"}
+
+
+def test_altered_copies_are_groups_and_different_pictures_are_not(campaign: Campaign) -> None:
+    groups = campaign.duplicates()
+    assert paths(groups) == [ZERO, ONE]  # the largest first
+    assert [(group.labels, group.disagree, group.unlabelled) for group in groups] == [((), False, 3), ((), False, 2)]
+
+
+def test_hashes_are_made_once(campaign: Campaign) -> None:
+    campaign.duplicates()
+    folder = campaign.folder / "features" / duplicates.HASH
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert before
+    campaign.duplicates()
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_labels_that_differ_come_first_then_groups_that_are_labelled_in_part(campaign: Campaign) -> None:
+    campaign.label("0.png", "owl")
+    campaign.label("1.png", "owl")
+    campaign.label("1.jpg", "kite")
+    first, second = campaign.duplicates()
+    assert ({one.path for one in first.images}, set(first.labels), first.disagree) == (ONE, {"owl", "kite"}, True)
+    assert (second.labels, second.disagree, second.unlabelled) == (("owl",), False, 2)
+    campaign.label("0-small.png", None)
+    assert campaign.duplicates()[0].disagree
+
+
+def test_an_exact_copy_is_listed_where_it_has_an_answer_of_its_own(campaign: Campaign) -> None:
+    campaign.label("2.png", "owl")
+    copy = campaign.ledger.read("SELECT id FROM image WHERE duplicate_of IS NOT NULL")
+    assert len(copy) == 1
+    campaign.label("2-copy.png", "kite")
+    assert {"2.png", "2-copy.png"} in paths([group for group in campaign.duplicates() if group.disagree])
+
+
+def events(campaign: Campaign) -> list[tuple[Any, ...]]:
+    rows = campaign.ledger.read(
+        "SELECT i.path, e.annotator, e.kind, c.name, e.found_by, e.batch FROM event AS e "
+        "JOIN image AS i ON i.id = e.image_id LEFT JOIN class AS c ON c.id = e.class_id ORDER BY e.id"
+    )
+    return [tuple(row) for row in rows]
+
+
+def test_one_answer_labels_a_group_and_one_undo_takes_it_back(campaign: Campaign) -> None:
+    campaign.label("0.png", "owl", annotator="ada")
+    before = campaign.labels()
+    done = campaign.label_group(sorted(ZERO), "kite", annotator="eve", batch="batch-one")
+    assert [one.fresh for one in done] == [True] * 3
+    assert campaign.labels() == dict.fromkeys(ZERO, "kite")
+    assert events(campaign)[1:] == [
+        ("0-bright.png", "eve", "label", "kite", "duplicates", "batch-one"),
+        ("0-small.png", "eve", "label", "kite", "duplicates", "batch-one"),
+        ("0.png", "eve", "settle-label", "kite", "duplicates", "batch-one"),
+    ]
+    again = campaign.label_group(sorted(ZERO), "kite", annotator="eve", batch="batch-one")
+    assert [(one.event_id, one.fresh) for one in again] == [(one.event_id, False) for one in done]
+    undone = undo_batch(campaign.ledger, "batch-one", "eve")
+    assert len(undone) == 3
+    assert campaign.labels() == before
+    assert undo_batch(campaign.ledger, "batch-one", "eve") == []
+    assert [kind for _, _, kind, *_ in events(campaign)][4:] == ["undo"] * 3
+
+
+def test_images_that_have_the_label_already_are_left_as_they_are(campaign: Campaign) -> None:
+    campaign.label("0.png", "owl", annotator="ada")
+    assert len(campaign.label_group(sorted(ZERO), "owl", annotator="eve")) == 2
+    with pytest.raises(BadInput, match="all 3 images are labelled owl already"):
+        campaign.label_group(sorted(ZERO), "owl", annotator="eve")
+    assert len(campaign.label_group(sorted(ZERO), None, annotator="eve")) == 3
+    assert campaign.labels() == {}
+
+
+def test_of_a_group_all_are_labelled_or_none(campaign: Campaign) -> None:
+    ids = [row["key"] for row in campaign.ledger.read("SELECT key FROM image LIMIT 2")]
+    with pytest.raises(BadInput, match="names the class 99"):
+        label_group(campaign, ids, 99, annotator="eve", batch="batch-one")
+    assert events(campaign) == []
+
+
+def test_a_batch_is_undone_by_its_author_alone(campaign: Campaign) -> None:
+    campaign.label_group(sorted(ONE), "owl", annotator="eve", batch="batch-one")
+    with pytest.raises(BadInput, match="ada asked to undo a batch of eve"):
+        undo_batch(campaign.ledger, "batch-one", "ada")
+    with pytest.raises(BadInput, match="no change belongs to it"):
+        undo_batch(campaign.ledger, "batch-two", "eve")
+    assert len(campaign.labels()) == 2
+
+
+def test_the_changes_of_a_batch_share_it(campaign: Campaign) -> None:
+    given = [Answer("key-00001", 1, "eve", "label", 1, batch="batch-one"), Answer("key-00002", 2, "eve", "label", 1)]
+    with pytest.raises(BadInput, match="give one batch to all of them"):
+        record_batch(campaign.ledger, given)
+    assert events(campaign) == []
+
+
+def test_without_imagehash_the_error_names_the_command(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "imagehash", None)
+    with pytest.raises(MissingExtra, match=r"imagehash.*pip install 'tailwise\[review\]'"):
+        find_duplicates(campaign)
