@@ -14,7 +14,6 @@ import re
 import warnings
 import zipfile
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
@@ -348,13 +347,30 @@ def stored_projection(ledger: Ledger, method: str | None = None) -> Projection |
     backbone = chosen_backbone(read_settings(ledger).backbone)
     paths = [map_file(ledger, one, backbone) for one in ((PCA, UMAP) if method is None else (method,))]
     found = sorted((stat.st_mtime_ns, stat.st_size, path) for path in paths if (stat := _stat(path)) is not None)
+    images = tuple(ledger.read(_IMAGES)[0])
     for changed, size, path in reversed(found):
-        fitted = _read_once(path, changed, size)
+        state = (changed, size, images)
+        kept = _placed.get(path)
+        if kept is not None and kept[0] == state:
+            return kept[1]
+        fitted = read_map(path)
         if fitted is not None:
             ids, keys = _usable(ledger)
             rows, there = _rows(fitted.keys, keys)
-            return Projection(ids[there], fitted.xy[rows[there]], fitted.method, fitted.backbone, int((~there).sum()))
+            missing = int((~there).sum())
+            placed = Projection(ids[there], fitted.xy[rows[there]], fitted.method, fitted.backbone, missing)
+            _placed.clear()  # the page asks for one map, again and again
+            _placed[path] = (state, placed)
+            return placed
     return None
+
+
+# What changes whenever an image is added, renamed, re-read, taken out or put back.
+_IMAGES = (
+    "SELECT count(*), max(id), total(mtime_ns), total(ctime_ns), total(bytes) FROM image "
+    "WHERE sha256 IS NOT NULL AND trouble IS NULL AND duplicate_of IS NULL"
+)
+_placed: dict[Path, tuple[object, Projection]] = {}  # by the file of the map, with the state of the file and the images
 
 
 def _stat(path: Path) -> os.stat_result | None:
@@ -362,11 +378,6 @@ def _stat(path: Path) -> os.stat_result | None:
         return path.stat()
     except OSError:
         return None
-
-
-@lru_cache(maxsize=2)
-def _read_once(path: Path, changed: int, size: int) -> FittedMap | None:  # noqa: ARG001 - what names the file's state
-    return read_map(path)
 
 
 def _usable(ledger: Ledger) -> tuple[IntArray, NDArray[np.void]]:

@@ -11,11 +11,11 @@ import typer
 from .. import __version__
 from ..errors import BadInput
 from . import find as _find  # noqa: F401 - adds its command
+from . import map as _map  # noqa: F401 - adds its command
 from . import review as _review  # noqa: F401 - adds its command
 from .audit import audits
 from .campaign import campaigns
 from .classes import class_commands
-from .map import maps
 from .output import (
     SCORE,
     AtLeast,
@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from ..inference.pipeline import Plan, Predicted
     from ..pools.pool import BadImage
 
-MOST_BAD = 5  # images that are named in the summary of predict; all are in the shards' JSON
-USUAL_BUDGET = 1000
+MOST_BAD, USUAL_BUDGET = 5, 1000  # after predict: images named (all are in the shards' JSON), the budget proposed
 
 HELP = """Pick the images worth labelling next: informative, class-balanced, with a certificate.
 
@@ -257,11 +256,9 @@ def predict(
         _show_done(done, out)
 
 
-app.registered_commands += campaigns.registered_commands  # here, so that help shows them before the experiments
-app.registered_commands += class_commands.registered_commands
-app.registered_commands += audits.registered_commands
-app.registered_groups += campaigns.registered_groups
-app.registered_commands += maps.registered_commands
+for own in (campaigns, class_commands, audits):  # here, so that help shows them before the experiments
+    app.registered_commands += own.registered_commands
+    app.registered_groups += own.registered_groups
 
 
 @app.command(rich_help_panel=EXPERIMENTS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .campaign import PANEL, Folder, Json, Quiet
+from .campaign import PANEL, Folder, Json, Quiet, campaigns
 from .output import Form, console_line, plain, progress_shown
 
 if TYPE_CHECKING:
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from ..campaign.service import Campaign
     from ..types import IntArray
 
-maps = typer.Typer()
 COLUMNS = ("path", "x", "y", "class", "guess")
 WAIT = 1.0  # seconds for another writer
 ENDS = (".csv", ".png", ".svg", ".pdf")
 
 
-@maps.command(name="map", rich_help_panel=PANEL)
+@campaigns.command(name="map", rich_help_panel=PANEL)
 def draw_map(
     folder: Folder,
     method: Annotated[

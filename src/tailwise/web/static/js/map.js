@@ -31,7 +31,7 @@ export function makeView() {
   const chosenBar = h('div', { class: 'map-chosen', hidden: true });
   const stage = h('div', { class: 'map-stage', tabIndex: 0, role: 'group', 'aria-label': 'Map. Plus and minus zoom, arrows move, Enter opens the image in the middle, s selects with a lasso.' },
     canvas, rope, card, chosenBar);
-  const side = h('aside', { class: 'map-side', 'aria-label': 'Colours and counts' });
+  const side = h('div', { class: 'map-side', role: 'group', 'aria-label': 'Colours and counts' });
   const body = h('div', { class: 'map-body' }, stage, side);
   const select = /** @type {HTMLSelectElement} */ (h('select', { class: 'map-mode', id: 'map-mode', onchange: () => { mode = /** @type {Mode} */ (select.value); hiddenNames.clear(); recolour(); } }));
   const lassoButton = tool('lasso', 'Lasso', 's', 'Select images by drawing around them (s), or drag with shift', () => setLasso(!lassoing));
