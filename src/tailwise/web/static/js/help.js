@@ -36,7 +36,8 @@ const SECTIONS = [
     [['u'], 'take the last settlement back'],
   ]],
   ['Page', [
-    [['l', 'g', 'c', 'r'], 'label, grid, conflicts, rounds'],
+    [['l', 'g', 'a', 'm'], 'label, grid, gallery, map'],
+    [['e', 'c', 'd', 'r'], 'label errors, conflicts, dashboard, rounds'],
     [['p'], 'progress and balance'],
     [['t'], 'light or dark'],
     [['?'], 'this sheet'],
