@@ -32,7 +32,7 @@ from tailwise.campaign.rounds import Pick, open_round
 from tailwise.campaign.service import Campaign
 from tailwise.web.serve import Options, Serving, running
 
-PATIENCE = 25.0  # seconds until a wait is a failure, on a machine that does much else
+PATIENCE = 120.0  # seconds until a wait is a failure, on a machine that does much else
 REPORT = """
 const { store } = await import('/static/js/state.js');
 const { openDisk } = await import('/static/js/disk.js');
@@ -344,8 +344,8 @@ class Page:
         ]
 
 
-def new_browser() -> Chrome:
-    """Chromium with a fresh profile."""
+def new_browser(font: int = 16) -> Chrome:
+    """Chromium with a fresh profile; `font` is the default size of text, in pixels."""
     binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     assert binary, "the tests of the page need Chromium; run `make browser`, or install Debian's chromium"
@@ -357,6 +357,7 @@ def new_browser() -> Chrome:
         "--window-size=1280,820", "--disable-extensions", "--no-first-run",
     ):  # fmt: skip
         options.add_argument(flag)
+    options.add_experimental_option("prefs", {"webkit.webprefs.default_font_size": font})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = Chrome(options=options, service=ChromeService(driver))
     browser.set_script_timeout(PATIENCE)

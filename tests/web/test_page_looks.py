@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import tailwise
 
-if TYPE_CHECKING:
-    from .conftest import Page
+from .conftest import Page, new_browser
 
 MakeSite = Callable[..., Any]
 STATIC = Path(tailwise.__file__).parent / "web" / "static"
@@ -64,6 +63,41 @@ def test_on_a_phone_nothing_runs_over_and_fingers_find_the_buttons(
     assert stage["height"] >= 0.25 * height
     first = page.find("#classes button").rect
     assert first["y"] + first["height"] <= height
+
+
+@pytest.fixture
+def large_text() -> Iterator[Page]:
+    """The page in a browser whose default text is twice as large."""
+    driver = new_browser(font=32)
+    yield Page(driver)
+    driver.quit()
+
+
+OUTSIDE = """
+return [...document.querySelectorAll('section.view:not([hidden]) button, .bar button, .tabs, #stage')]
+  .filter((e) => e.offsetParent !== null && getComputedStyle(e).visibility === 'visible')
+  .filter((e) => { const box = e.getBoundingClientRect(); return box.left < -1 || box.right > innerWidth + 1
+    || (e.matches('button') && e.scrollWidth > e.clientWidth + 1); })
+  .map((e) => e.outerHTML.slice(0, 120));
+"""
+
+
+@pytest.mark.parametrize("classes", [10, 44])
+def test_with_text_twice_as_large_nothing_is_cut_off(classes: int, large_text: Page, make_site: MakeSite) -> None:
+    page = large_text
+    names = [f"northern long-eared kind {number}" for number in range(classes)]
+    site = make_site(images=2 * classes, classes=names, guessing=True)
+    for width, height in ((1440, 900), (820, 1180), (390, 844)):
+        emulate(page, width, height, calm=True)
+        page.open(site)
+        page.wait_shown()
+        assert page.run("return getComputedStyle(document.body).fontSize") == "30px"
+        for view in VIEWS:
+            show(page, view)
+            assert page.run("return document.documentElement.scrollWidth") <= width, (view, width)
+            assert page.run(OUTSIDE) == [], (view, width)
+        show(page, "label")
+        assert page.find("#stage").rect["height"] >= 0.2 * height
 
 
 def test_a_phone_is_swiped_to_look_back_and_forth(page: Page, make_site: MakeSite) -> None:

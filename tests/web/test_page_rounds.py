@@ -133,3 +133,22 @@ def test_progress_and_balance_follow_the_answers(page: Page, make_site: MakeSite
     page.until(lambda: page.text("#balance-card").split()[-6:] == ["cat", "2", "dog", "0", "owl", "1"], "the balance")
     page.press("u")
     page.wait_text("2 of 4", "#round-card")
+
+
+def test_a_page_in_the_background_notifies_when_a_batch_is_ready(page: Page, make_site: MakeSite) -> None:
+    page.open(make_site(images=4))
+    page.wait_shown()
+    page.run(
+        "window.notes = []; window.Notification = class { static permission = 'granted';"
+        "constructor(title, { body }) { window.notes.push(`${title}: ${body}`); } };"
+    )
+    ready = (
+        "const { store } = await import('/static/js/state.js'); const { server } = store.get();"
+        "store.set({ server: { ...server, round: { ...server.round, id: values[0] } } });"
+    )
+    page.ask(ready, 2)
+    page.wait_text("Round 2 is ready", "#toasts")
+    assert page.run("return window.notes") == []  # it is in front: a note on the page is enough
+    page.run("Object.defineProperty(document, 'hidden', { value: true })")
+    page.ask(ready, 3)
+    page.until(lambda: "Birds · Tailwise: Round 3 is ready" in page.run("return window.notes"), "a notification")

@@ -322,6 +322,8 @@ CONTENT_TYPES = {
     ".woff2": "font/woff2",
 }
 COMPRESSED = frozenset({".png", ".woff2"})  # already
+# A comment that has its lines for itself; in the page's files no text begins a line like one.
+_COMMENT = re.compile(r"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*$|//[^\n]*$)", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"^import [^'\n]*'\./([\w-]+\.js)'", re.MULTILINE)  # import() loads later
 
 
@@ -363,6 +365,15 @@ def load_static(folder: Path = STATIC_FOLDER) -> StaticFiles:
     return StaticFiles({name: _static_file(name, content) for name, content in contents.items()}, version)
 
 
+def without_comments(text: str) -> str:
+    r"""Scripts and styles as browsers need them; lines keep their numbers.
+
+    >>> without_comments("/** Adds.\n * @param a */\nadd(a); // now\n  // later\n/** @type {X} */ let b;")
+    '\n\nadd(a); // now\n\n/** @type {X} */ let b;'
+    """
+    return _COMMENT.sub(lambda found: "\n" * found.group().count("\n"), text)
+
+
 def imported(contents: Mapping[str, bytes]) -> list[str]:
     """The modules that the page's first one needs, found ahead so that browsers ask for all of them at once."""
     found, left = set[str](), [MAIN]
@@ -376,5 +387,7 @@ def imported(contents: Mapping[str, bytes]) -> list[str]:
 
 def _static_file(name: str, content: bytes) -> StaticFile:
     kind = Path(name).suffix
+    if kind in (".css", ".js"):
+        content = without_comments(content.decode("utf-8")).encode()
     packed = None if kind in COMPRESSED else gzip.compress(content, 9, mtime=0)
     return StaticFile(content, CONTENT_TYPES[kind], f'"{hashlib.sha256(content).hexdigest()[:32]}"', packed)

@@ -3,7 +3,7 @@ import { byId, counted, h, icon, nameTag, percent } from './dom.js';
 import { pace } from './pace.js';
 import { className, liveClasses, shortName, store } from './state.js';
 
-const SHORT = 22; // characters of a name in the class balance
+const SHORT = 18; // characters of a name in the class balance
 
 export function makeCards() {
   store.watch((state) => [state.server, state.waiting], (state) => {

@@ -45,7 +45,8 @@ const SECTIONS = [
     [['s'], 'lasso: select by drawing around'],
   ]],
   ['Page', [
-    [['l', 'g', 'c', 'r'], 'label, grid, conflicts, rounds'],
+    [['l', 'g', 'a', 'm'], 'label, grid, gallery, map'],
+    [['e', 'c', 'd', 'r'], 'label errors, conflicts, dashboard, rounds'],
     [['p'], 'progress and balance'],
     [['t'], 'light or dark'],
     [['?'], 'this sheet'],

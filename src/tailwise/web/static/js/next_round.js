@@ -116,7 +116,7 @@ function announce(text, how) {
   shown.onclick = () => { globalThis.focus(); shown.close(); };
 }
 
-/** A link to be told by the system when a running job has ended; nothing where it cannot or may not ask. */
+/** A link that asks for a notification when a running job has ended; nothing where it cannot or may not ask. */
 function notifyButton() {
   const button = h('button', { class: 'link', type: 'button', 'data-act': 'notify', hidden: true, onclick: async () => { await Notification.requestPermission(); show(); } }, 'Notify me when it is done');
   const show = () => void (button.hidden = !('Notification' in globalThis) || Notification.permission !== 'default' || !isSecureContext);
