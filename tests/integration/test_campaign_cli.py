@@ -29,8 +29,8 @@ from .conftest import NAMES, answer_round, complaint, draw, json_of, make_photos
 
 MANY = 4000  # images, too many to be indexed before anybody can interrupt
 COMMANDS = (
-    "init", "next", "label", "status", "advise", "audit", "classes", "import", "export", "report", "doctor", "backup",
-    "find", "review",
+    "init", "next", "label", "status", "advise", "audit", "classes", "notes", "import", "export", "report", "doctor",
+    "backup", "find", "review", "map",
 )  # fmt: skip
 
 
@@ -490,3 +490,45 @@ def test_asking_about_a_campaign_loads_neither_torch_nor_the_web(zoo: Path) -> N
     done = subprocess.run([sys.executable, "-c", probe, "status", str(zoo)], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
     assert loaded & {"torch", "fastapi", "matplotlib", "pandas", "sklearn"} == set()
+
+
+# Guidelines, order and keys of classes; notes.
+
+
+@pytest.mark.usefixtures("zoo")
+def test_classes_are_described_moved_and_illustrated(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [one["name"] for one in json_of(capsys, "classes", "zoo")["classes"]]
+    first, last = names[0], names[-1]
+    changes = ("--describe", f"{last}=Long = thin", "--move", f"{last}=1", "--hotkey", f"{last}=k")
+    found = json_of(capsys, "classes", "zoo", *changes, "--example", f"{last}=cat-00.png", "--dry-run")
+    assert found["classes"][0]["name"] == last
+    assert [one["name"] for one in json_of(capsys, "classes", "zoo")["classes"]] == names  # nothing was changed
+    done = json_of(capsys, "classes", "zoo", *changes, "--example", f"{last}=cat-00.png")
+    assert done["done"][-1] == f"cat-00.png is an example of {last}"
+    assert done["classes"][0] == {
+        "name": last, "labelled": 0, "retired": False, "hotkey": "k", "description": "Long = thin",
+    }  # fmt: skip
+    assert "is a command of the page" in complaint(
+        capsys, "classes", "zoo", "--describe", f"{first}=x", "--hotkey", f"{first}=u", code=3
+    )
+    assert "give a whole number" in complaint(capsys, "classes", "zoo", "--move", f"{first}=up", code=2)
+    undone = json_of(capsys, "classes", "zoo", "--hotkey", f"{last}=", "--remove-example", f"{last}=cat-00.png")
+    assert (undone["classes"][0]["hotkey"], undone["classes"][1]["description"]) == (None, "")
+
+
+@pytest.mark.usefixtures("zoo")
+def test_notes_are_added_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert json_of(capsys, "notes", "zoo") == {"notes": [], "added": 0, "dry_run": False}
+    adds = ("--flag", "cat-00.png", "--comment", "cat-01.png=Two = many", "--annotator", "ann")
+    assert json_of(capsys, "notes", "zoo", *adds, "--dry-run")["added"] == 2
+    assert json_of(capsys, "notes", "zoo")["notes"] == []
+    assert "2 notes added" in shown(capsys, "notes", "zoo", *adds)
+    found = json_of(capsys, "notes", "zoo")["notes"]
+    assert [(one["image"], one["annotator"], one["kind"], one["text"]) for one in found] == [
+        ("cat-00.png", "ann", "flag", ""),
+        ("cat-01.png", "ann", "comment", "Two = many"),
+    ]
+    assert [one["image"] for one in json_of(capsys, "notes", "zoo", "--flagged")["notes"]] == ["cat-00.png"]
+    assert "not an image" in complaint(capsys, "notes", "zoo", "--flag", "cat-02.png", "--flag", "no.png", code=2)
+    assert ran("notes", "zoo", "--unflag", "cat-00.png") == 0
+    assert json_of(capsys, "notes", "zoo", "--flagged")["notes"] == []

@@ -23,7 +23,7 @@ MOST_ANNOTATOR = 60
 MOST_DESCRIPTION = 2000
 MOST_EXAMPLES = 12  # of one class
 COMMAND_KEYS = "abcdefgiklmnoprstuvxz?/+=-−"  # what single characters already do on the page (js/keys.js)
-HOTKEY_SIGNS = ",.;"  # besides letters; other signs share a key with a digit on some keyboards
+HOTKEY_SIGNS = ",.;"  # in addition to letters; other signs share a key with a digit on some keyboards
 INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"}
 TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # turn the text around them
 

@@ -200,10 +200,31 @@ def read_rows(ledger: Ledger, *, unlabelled: bool, every_answer: bool) -> list[R
     """What the ledger says, by image and then by person."""
     said = _ANSWERS if every_answer else f"{_DECIDED} UNION ALL {_ASIDE}" if unlabelled else _DECIDED
     names = folder_names(ledger)
-    return [
+    rows = [
         _row(row, names[row["folder_id"]])
         for row in ledger.read(_ROWS.format(said=said, join="LEFT" if unlabelled else ""))
     ]
+    noted = {row["image_id"]: (bool(row["flagged"]), row["comments"] or "") for row in ledger.read(_NOTES)}
+    return [
+        replace(row, record=replace(row.record, flagged=noted[row.image][0], comments=noted[row.image][1]))
+        if row.image in noted else row
+        for row in rows
+    ]  # fmt: skip
+
+
+# Whether each image with notes is flagged now, and its comments, the oldest first.
+_NOTES = """
+SELECT n.image_id, (
+        SELECT f.kind = 'flag' FROM note AS f WHERE f.image_id = n.image_id AND f.kind <> 'comment'
+        ORDER BY f.id DESC LIMIT 1
+    ) AS flagged, (
+        SELECT group_concat(line, char(10)) FROM (
+            SELECT c.annotator || ': ' || c.text AS line FROM note AS c
+            WHERE c.image_id = n.image_id AND c.kind = 'comment' ORDER BY c.id
+        )
+    ) AS comments
+FROM note AS n GROUP BY n.image_id
+"""
 
 
 def format_of(out: Path) -> str:

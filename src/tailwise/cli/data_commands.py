@@ -193,7 +193,7 @@ def _edit_classes(campaign: Campaign, changes: ClassChanges) -> Iterator[str]:
         one = campaign.edit_class(name, hotkey=text)
         yield f"{one.name} has the key {one.hotkey}" if one.hotkey else f"{one.name} has no key of its own"
     for name, image in (pair_of(one, "--remove-example") for one in changes.remove_example):
-        yield f"{image} is no example of {remove_example(campaign.ledger, name, image).name} any more"
+        yield f"removed the example {image} of {remove_example(campaign.ledger, name, image).name}"
     for name, image in (pair_of(one, "--example") for one in changes.example):
         yield f"{image} is an example of {add_example(campaign.ledger, name, image).name}"
 

@@ -44,6 +44,7 @@ class Record:
     sha256: of the image's bytes; empty where it is not known.
     within: the path below the folder, where `path` begins with its name; else empty.
     round: the open round that asks for the image, with its rank there from 1; None where no open round does.
+    flagged, comments: what people have noted about the image, one line "name: text" per comment.
     """
 
     path: str
@@ -58,6 +59,8 @@ class Record:
     within: str = field(default="", compare=False)
     round: int | None = field(default=None, compare=False)
     rank: int | None = field(default=None, compare=False)
+    flagged: bool = field(default=False, compare=False)
+    comments: str = field(default="", compare=False)
 
     @property
     def answered(self) -> bool:

@@ -1,7 +1,7 @@
 """Tables with a row per record: CSV with the classes in a file next to it, Parquet with the classes in its metadata.
 
-The columns are path, label, kind, split, annotator, time, model_version, prob_…, sha256; a table from elsewhere needs
-only a path and a label under one of their usual names.
+The columns are path, label, kind, split, annotator, time, model_version, prob_…, flagged and comments where there are
+any, sha256; a table from elsewhere needs only a path and a label under one of their usual names.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from .reading import (
 )
 
 PLAIN = ("path", "label", "kind", "split", "annotator", "time", "model_version")
+NOTES = ("flagged", "comments")  # written where an image has some, and not read
 LAST = "sha256"  # a row that was cut off shows here
 FILE = "file"  # where an export has its copy of the image
 PROBABILITY = "prob_"
@@ -95,10 +96,11 @@ def unguarded(cell: str) -> str:
 
 
 def header_of(records: Sequence[Record], classes: Sequence[str]) -> list[str]:
-    """The columns; those of probabilities only where a record has any, the known classes first."""
+    """The columns; those of probabilities and of notes only where a record has any, the known classes first."""
     seen = dict.fromkeys(name for record in records for name in record.proba or ())
     order = dict.fromkeys([*(name for name in classes if name in seen), *seen])
-    return [*PLAIN, *(PROBABILITY + name for name in order), LAST]
+    noted = NOTES if any(record.flagged or record.comments for record in records) else ()
+    return [*PLAIN, *(PROBABILITY + name for name in order), *noted, LAST]
 
 
 def row_of(record: Record, header: Sequence[str]) -> list[str]:
@@ -111,6 +113,8 @@ def row_of(record: Record, header: Sequence[str]) -> list[str]:
         "annotator": record.annotator,
         "time": "" if record.at is None else to_iso(record.at),
         "model_version": record.model_version,
+        "flagged": "yes" if record.flagged else "",
+        "comments": record.comments,
         LAST: record.sha256,
     }
     cells |= {PROBABILITY + name: repr(float(share)) for name, share in (record.proba or {}).items()}

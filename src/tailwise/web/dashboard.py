@@ -15,7 +15,7 @@ from ..campaign.service import Campaign
 from ..campaign.state import Settings, write_settings
 from ..errors import BadInput, UnknownName
 from . import schemas
-from .routes import ERRORS, WRITE_ERRORS, CurrentService
+from .routes import ERRORS, OWNER, WRITE_ERRORS, CurrentService
 
 api = APIRouter(prefix="/api/dashboard", responses=ERRORS)
 
@@ -61,7 +61,7 @@ async def measure(service: CurrentService, body: Measure) -> schemas.JobStarted:
     return schemas.JobStarted(job=service.measures_job.start({"measure": True}))
 
 
-@api.post("/settings", responses=WRITE_ERRORS)
+@api.post("/settings", responses=WRITE_ERRORS, dependencies=OWNER)
 async def settings(service: CurrentService, body: NewSettings) -> Saved:
     """Change the settings of the next round."""
     changes = body.model_dump(exclude_none=True)
@@ -72,7 +72,7 @@ async def settings(service: CurrentService, body: NewSettings) -> Saved:
 
 
 @api.get(
-    "/labels.csv", response_class=Response, responses={200: {"content": {"text/csv": {}}}},
+    "/labels.csv", response_class=Response, responses={200: {"content": {"text/csv": {}}}}, dependencies=OWNER,
 )  # fmt: skip
 async def labels(service: CurrentService) -> Response:
     """All labels as a CSV file."""

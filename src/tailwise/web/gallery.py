@@ -23,7 +23,7 @@ from ..campaign.relabelling import MOST, relabel, undo_batch
 from ..errors import BadInput
 from ..types import FloatArray
 from . import schemas
-from .routes import ERRORS, SOURCE, WRITE_ERRORS, CurrentService
+from .routes import ERRORS, SOURCE, WRITE_ERRORS, CurrentRole, CurrentService
 from .service import Service
 
 MOST_TILES = 500
@@ -256,9 +256,9 @@ async def image_detail(service: CurrentService, key: Annotated[str, Path(pattern
 
 
 @api.post("/gallery/relabel", responses=WRITE_ERRORS)
-async def relabel_images(service: CurrentService, body: Relabel) -> RelabelDone:
-    """Label many images in one transaction; the response comes when it is on the disk."""
-    return await service.write(lambda ledger: _relabel(ledger, body))
+async def relabel_images(service: CurrentService, role: CurrentRole, body: Relabel) -> RelabelDone:
+    """Label many images in one transaction; where others differ, the owner's change decides, an annotator's does not."""
+    return await service.write(lambda ledger: _relabel(ledger, body, settle=role == "owner"))
 
 
 @api.post("/gallery/undo", responses=WRITE_ERRORS)
@@ -389,12 +389,12 @@ def _detail(service: Service, ledger: Ledger, key: str) -> ImageDetail:
     )
 
 
-def _relabel(ledger: Ledger, body: Relabel) -> RelabelDone:
+def _relabel(ledger: Ledger, body: Relabel, *, settle: bool) -> RelabelDone:
     if body.class_id is not None and find_class(ledger, body.class_id).retired:
         raise BadInput("this class is retired; take another")
     done = relabel(
         ledger, _ids(ledger, body.images), body.class_id, body.annotator, batch=body.batch, found_by=body.found_by,
-        source=SOURCE,
+        source=SOURCE, settle=settle,
     )  # fmt: skip
     return RelabelDone(
         batch=done.batch, changed=len(done.changed), unchanged=done.unchanged, settled=done.settled

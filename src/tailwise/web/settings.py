@@ -69,6 +69,7 @@ class WebSettings:
     annotator_token: str | None = None  # opens the page for labelling alone; None: nobody has such a link
     names: frozenset[str] = field(init=False)  # host names of this server, in lower case
     cookie: str = field(init=False)  # name of the cookie with the token
+    roles: tuple[tuple[Role, bytes], ...] = field(init=False, repr=False)  # with their tokens
 
     def __post_init__(self) -> None:
         """Reject settings that would give strangers access."""
@@ -96,6 +97,8 @@ class WebSettings:
         names = {name.lower() for name in (self.host, *self.other_names) if name not in EVERYWHERE}
         object.__setattr__(self, "names", LOOPBACK | names)
         object.__setattr__(self, "cookie", f"tailwise_{self.port}")
+        known = (("owner", self.token), ("annotator", self.annotator_token))
+        object.__setattr__(self, "roles", tuple((role, token.encode()) for role, token in known if token is not None))
 
     def url(self) -> str:
         """The page's address, as others in the network see it where it listens everywhere."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +14,9 @@ from tailwise.campaign.images import list_images
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.notes import MOST_COMMENT, add_note, list_notes
 from tailwise.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from .conftest import Studio
 
 KEY = "note-key-1"
 
@@ -103,3 +110,24 @@ def test_notes_are_never_changed(ledger: Ledger, sql: str) -> None:
     with pytest.raises(sqlite3.IntegrityError, match="notes are added"), ledger.writing() as connection:
         connection.execute(sql)
     assert [one.text for one in list_notes(ledger)] == ["kept"]
+
+
+def test_a_table_has_flags_and_comments_where_there_are_some(
+    make_studio: Callable[..., Studio], tmp_path: Path
+) -> None:
+    studio = make_studio({"cat": 2, "dog": 2})
+    studio.say([1, 2, 3])
+    plain = studio.campaign.export(tmp_path / "plain.csv").read_text(encoding="utf-8").splitlines()
+    assert not {"flagged", "comments"} & set(plain[0].split(","))
+    paths = [image.path for image in list_images(studio.ledger)[:3]]
+    studio.campaign.flag(paths[0])
+    studio.campaign.flag(paths[1])
+    studio.campaign.flag(paths[1], flagged=False)
+    studio.campaign.comment(paths[1], "=1+1", annotator="ada")
+    studio.campaign.comment(paths[1], "dark", annotator="bob")
+    out = studio.campaign.export(tmp_path / "noted.csv")
+    with out.open(encoding="utf-8", newline="") as file:
+        rows = {row["path"]: (row["flagged"], row["comments"]) for row in csv.DictReader(file)}
+    assert rows == {paths[0]: ("yes", ""), paths[1]: ("", "ada: =1+1\nbob: dark"), paths[2]: ("", "")}
+    again = studio.campaign.import_labels(out, dry_run=True)  # such a table is read as any other
+    assert not again.problems

@@ -1,7 +1,7 @@
 /** Labels that are likely wrong, worst first: keep the label, take the suggestion, or give another class. */
 import { byId, counted, h, nameTag, percent } from './dom.js';
 import { jobMessage, makeAnotherClass, makeFinder, makeLargeImage, thumbStrip, undoButton, verdictButton, viewMessage } from './review_desk.js';
-import { answerText, className, isBlind, store } from './state.js';
+import { answerText, className, isBlind, isOwner, OWNER_ONLY, store } from './state.js';
 import { toast } from './toast.js';
 
 /** @typedef {import('./review_desk.js').Shown} Shown */
@@ -63,7 +63,7 @@ export function makeView({ answering }) {
     draw();
   }
 
-  const hidden = () => isBlind(store.get());
+  const hidden = () => isBlind(store.get()) || !isOwner(store.get());
 
   function draw() {
     const all = items();
@@ -100,6 +100,7 @@ export function makeView({ answering }) {
   }
 
   function nothing() {
+    if (!isOwner(store.get())) return viewMessage('key', 'The owner reviews labels', OWNER_ONLY);
     if (hidden()) return viewMessage('blind', 'Suggestions are hidden', 'This view compares labels with what the model thinks. In a campaign that is labelled blind it stays closed; otherwise b shows suggestions again.');
     if (trouble) return viewMessage('away', 'The labels cannot be checked now', String(trouble.message ?? trouble));
     if (!reply) return viewMessage('images', 'One moment …');

@@ -26,7 +26,7 @@ export function actionOf(event) {
 /** @type {Map<string, number>} places of the classes that have a key of their own */
 let hotkeys = new Map();
 
-/** Tell the keyboard which classes have a key of their own. @param {import('./types.js').Klass[]} classes those in use, in their order */
+/** Let the keyboard know which classes have a key of their own. @param {import('./types.js').Klass[]} classes those in use, in their order */
 export function useHotkeys(classes) {
   hotkeys = new Map(classes.flatMap((klass, place) => (klass.hotkey ? [[klass.hotkey, place]] : [])));
 }
