@@ -38,22 +38,13 @@ def test_a_group_is_labelled_once_however_often_it_is_sent(tmp_path: Path) -> No
     with serving_api(tmp_path, images=4) as api:
         images = api.lease()[:3]
         api.answer(images[0], 2, "bob")
-        asked = {"annotator": "ada", "batch": "batch-0001", "images": images, "class_id": 1}
-        assert api.post("/api/review/group", **asked) == {"images": 3}
-        assert api.post("/api/review/group", **asked) == {"images": 3}
+        asked = {"annotator": "ada", "batch": "batch-0001", "images": images, "class_id": 1, "found_by": "duplicates"}
+        assert [api.post("/api/gallery/relabel", **asked)["changed"] for _ in range(2)] == [3, 3]
         rows = api.rows("SELECT kind, found_by, batch, source FROM event WHERE annotator = 'ada' ORDER BY id")
         assert [row[0] for row in rows] == ["settle-label", "label", "label"]
         assert {row[1:] for row in rows} == {("duplicates", "batch-0001", "page")}
-        assert api.refused("/api/review/undo", annotator="bob", batch="batch-0001") == (400, "bad_input")
-        assert api.post("/api/review/undo", annotator="ada", batch="batch-0001") == {"images": 3}
-        assert api.post("/api/review/undo", annotator="ada", batch="batch-0001") == {"images": 0}
+        undo = {"annotator": "ada", "batch": "batch-0001"}
+        assert api.refused("/api/gallery/undo", **{**undo, "annotator": "bob"}, key="undo-0001") == (400, "bad_input")
+        assert api.post("/api/gallery/undo", **undo, key="undo-0001") == {"undone": 3}
+        assert api.post("/api/gallery/undo", **undo, key="undo-0002") == {"undone": 0}
         assert [row[0] for row in api.rows("SELECT class_id FROM current_label")] == [2]
-
-
-def test_of_a_group_with_an_unknown_image_or_class_nothing_is_labelled(tmp_path: Path) -> None:
-    with serving_api(tmp_path, images=4) as api:
-        images = api.lease()[:2]
-        asked = {"annotator": "ada", "batch": "batch-0001", "class_id": 1}
-        assert api.refused("/api/review/group", images=[*images, "0" * 16], **asked) == (404, "unknown")
-        assert api.refused("/api/review/group", images=images, **{**asked, "class_id": 99}) == (400, "bad_input")
-        assert api.rows("SELECT * FROM event") == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -111,33 +110,6 @@ def record_each(ledger: Ledger, answers: Sequence[Answer]) -> list[Recorded | Re
     """Record the answers in one transaction; one that cannot be recorded does not hold up the others."""
     with ledger.writing() as connection:
         return [_record_or_refuse(connection, answer) for answer in answers]
-
-
-def record_batch(ledger: Ledger, answers: Sequence[Answer]) -> list[Recorded]:
-    """Record changes of many images that share a batch, all or none; `undo_batch` takes them back together."""
-    batches = {answer.batch for answer in answers}
-    if len(batches) != 1:
-        raise BadInput(f"changes of {len(batches)} batches were given together; give one batch to all of them")
-    for batch in batches:
-        _check_key(batch or "")
-    return record(ledger, answers)
-
-
-def undo_batch(ledger: Ledger, batch: str, annotator: str, *, source: str = "api") -> list[Undone]:
-    """Take back one's changes of a batch that still stand, all or none; the latest first."""
-    name = clean_annotator(annotator)
-    with ledger.writing() as connection:
-        rows = connection.execute(
-            "SELECT e.*, EXISTS (SELECT 1 FROM event AS u WHERE u.undoes = e.id AND u.kind = 'undo') AS undone "
-            "FROM event AS e WHERE e.batch = ? AND e.kind <> 'undo' ORDER BY e.id DESC",
-            (batch,),
-        ).fetchall()
-        if not rows:
-            raise BadInput(f"asked to undo the batch {shown(batch)}, but no change belongs to it")
-        if others := {row["annotator"] for row in rows} - {name}:
-            raise BadInput(f"{name} asked to undo a batch of {min(others)}; people undo their own answers")
-        standing = [row for row in rows if not row["undone"]]
-        return [_take_back(connection, row, uuid.uuid4().hex, now(), source) for row in standing]
 
 
 def settle(

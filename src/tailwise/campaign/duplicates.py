@@ -10,23 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import read_regular, write_whole
-from ..inputs import many
 from ..learners.features import Features
 from ..pools.pool import InputArray
 from ..types import BoolArray, FloatArray, IntArray, Progress, no_progress
-from .answers import Answer, Recorded, is_answered, record_batch
-from .classes import list_classes
 from .features import Extractor, chosen_backbone, embed
-from .images import locate
 from .ledger import HasLedger, Ledger, ledger_of
-from .rounds import asked_last
 from .state import read_settings
 
 FOLDER, DUPLICATES_FILE = "review", "duplicates.json"  # where the pairs are kept
@@ -281,42 +275,3 @@ def _images(ledger: Ledger, ids: Sequence[int]) -> list[DuplicateImage]:
         (json.dumps(list(ids)),),
     )
     return [DuplicateImage(*row) for row in rows]
-
-
-def label_group(
-    campaign: HasLedger | Ledger, images: Sequence[str | Path], class_id: int | None, *, annotator: str, batch: str,
-    source: str = "api",
-) -> list[Recorded]:  # fmt: skip
-    """Give all images of a group one class, or none of the classes, in one transaction; undone by its `batch`.
-
-    An unanswered image gets a label; one that people have answered is settled, so that nobody's answer is overwritten.
-    Images that have this label already are left as they are.
-    """
-    ledger = ledger_of(campaign)
-    with ledger.writing():
-        before = ledger.read("SELECT id FROM event WHERE batch = ? AND kind <> 'undo' ORDER BY id", (batch,))
-        if before:  # the same request again
-            return [Recorded(row["id"], fresh=False) for row in before]
-        rows = [locate(ledger, image) for image in dict.fromkeys(images)]
-        known = {one.image: one for one in _images(ledger, [row.id for row in rows])}
-        answers = []
-        for at, row in enumerate(rows):
-            now = known.get(row.id)
-            if now is None:
-                raise BadInput(f"{row.path} is in quarantine; `tailwise doctor` says why")
-            if now.class_id == class_id and now.outcome in ("agreed", "settled", "other"):
-                continue
-            settles = is_answered(ledger, row.id)
-            kind = ("settle-" if settles else "") + ("other" if class_id is None else "label")
-            asked = None if settles else asked_last(ledger, row.key)
-            round_id, version = (None, None) if asked is None else (asked.round_id, asked.model_version)
-            answers.append(
-                Answer(
-                    f"{batch}-{at}", row.id, annotator, kind, class_id, None, round_id, version, source,
-                    found_by="duplicates", batch=batch,
-                )
-            )  # fmt: skip
-        if not answers:
-            name = next((one.name for one in list_classes(ledger, retired=True) if one.id == class_id), "other")
-            raise BadInput(f"all {many(len(rows), 'image')} are labelled {name} already; nothing was changed")
-        return record_batch(ledger, answers)

@@ -112,14 +112,6 @@ class Labelling:
 
         return find_duplicates(self, report=report)
 
-    def label_group(
-        self, images: Sequence[str | Path], cls: str | int | None, *, annotator: str = "me", batch: str = ""
-    ) -> list[Recorded]:  # fmt: skip
-        """Label look-alikes at once, all or none; `answers.undo_batch` takes a batch back, all or none."""
-        from .duplicates import label_group
-
-        return label_group(self, images, self._class_in_use(cls), annotator=annotator, batch=batch or uuid.uuid4().hex)
-
     def agreement(self, round_id: int | None = None) -> AnnotatorAgreement:
         """How far people agree, over all or over one round: `campaign.agreement().alpha.value`."""
         from .learning_curve import annotator_agreement

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -138,7 +137,7 @@ def decide(
         for text in group:
             image, cls = _pair(text, "--group")
             paths = _alike(campaign, image)
-            campaign.label_group(paths, cls, annotator=annotator, batch=uuid.uuid4().hex)
+            campaign.relabel(paths, cls, annotator=annotator, found_by="duplicates")
             done += [{"image": path, "class": cls} for path in paths]
     return done
 

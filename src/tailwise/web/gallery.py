@@ -257,7 +257,7 @@ async def image_detail(service: CurrentService, key: Annotated[str, Path(pattern
 
 @api.post("/gallery/relabel", responses=WRITE_ERRORS)
 async def relabel_images(service: CurrentService, role: CurrentRole, body: Relabel) -> RelabelDone:
-    """Label many images in one transaction; where others differ, the owner's change decides, an annotator's does not."""
+    """Label many images at once; where others differ, the owner's change decides, an annotator's does not."""
     return await service.write(lambda ledger: _relabel(ledger, body, settle=role == "owner"))
 
 

@@ -19,12 +19,11 @@ from ..campaign.duplicates import (
     duplicate_groups,
     duplicates_key,
     kept_edges,
-    label_group,
 )
 from ..campaign.ledger import Ledger
 from ..campaign.review import LabelError, kept_review, review_key
 from . import schemas
-from .routes import ERRORS, SOURCE, WRITE_ERRORS, CurrentService
+from .routes import ERRORS, WRITE_ERRORS, CurrentService
 from .views import Prelabels, Read, seals_of
 
 MOST_ERRORS = 200
@@ -94,28 +93,6 @@ class Duplicates(schemas.ResponseBody):
     job: schemas.Job
 
 
-class LabelGroup(schemas.RequestBody):
-    """One answer to all images of a group."""
-
-    annotator: schemas.Annotator
-    batch: schemas.Key = Field(max_length=58)
-    images: list[schemas.ImageKey] = Field(min_length=1, max_length=MOST_IN_GROUP)
-    class_id: schemas.ClassId | None = Field(default=None, description="null: none of the classes")
-
-
-class UndoBatch(schemas.RequestBody):
-    """Takes all changes of a batch back."""
-
-    annotator: schemas.Annotator
-    batch: schemas.Key
-
-
-class Changed(schemas.ResponseBody):
-    """How many images were changed."""
-
-    images: schemas.Count
-
-
 @api.get("/errors", name="label_errors")
 async def label_errors(service: CurrentService) -> LabelErrors:
     """What was found last; not available where people label blind, as it reveals predictions."""
@@ -143,26 +120,6 @@ async def look_for_duplicates(service: CurrentService, body: schemas.RequestBody
     """Look for images that are alike in the background."""
     del body
     return schemas.JobStarted(job=service.duplicates_job.start({"review": "duplicates"}))
-
-
-@api.post("/group", name="label_a_group", responses=WRITE_ERRORS)
-async def label_a_group(service: CurrentService, body: LabelGroup) -> Changed:
-    """Label all images of a group, or none: those that people have answered are settled."""
-    done = await service.write(
-        lambda ledger: label_group(
-            ledger, body.images, body.class_id, annotator=body.annotator, batch=body.batch, source=SOURCE
-        )
-    )
-    return Changed(images=len(done))
-
-
-@api.post("/undo", name="undo_a_batch", responses=WRITE_ERRORS)
-async def undo_a_batch(service: CurrentService, body: UndoBatch) -> Changed:
-    """Take all changes of a batch back, or none."""
-    done = await service.write(
-        lambda ledger: answers.undo_batch(ledger, body.batch, body.annotator, source=SOURCE)
-    )  # fmt: skip
-    return Changed(images=len(done))
 
 
 def errors_found(read: Read, prelabels: Prelabels, job: schemas.Job) -> LabelErrors:

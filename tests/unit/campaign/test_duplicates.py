@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
 from tailwise.campaign import duplicates
-from tailwise.campaign.answers import Answer, record_batch, undo_batch
 from tailwise.campaign.duplicates import (
     MOST_BITS,
     are_alike,
@@ -24,7 +23,6 @@ from tailwise.campaign.duplicates import (
     close_pairs,
     find_duplicates,
     hash_extractor,
-    label_group,
 )
 from tailwise.campaign.service import Campaign
 from tailwise.errors import BadInput, MissingExtra
@@ -179,53 +177,18 @@ def events(campaign: Campaign) -> list[tuple[Any, ...]]:
 def test_one_answer_labels_a_group_and_one_undo_takes_it_back(campaign: Campaign) -> None:
     campaign.label("0.png", "owl", annotator="ada")
     before = campaign.labels()
-    done = campaign.label_group(sorted(ZERO), "kite", annotator="eve", batch="batch-one")
-    assert [one.fresh for one in done] == [True] * 3
+    done = campaign.relabel(sorted(ZERO), "kite", annotator="eve", batch="batch-one", found_by="duplicates")
+    assert (len(done.changed), done.settled) == (3, 1)
     assert campaign.labels() == dict.fromkeys(ZERO, "kite")
     assert events(campaign)[1:] == [
         ("0-bright.png", "eve", "label", "kite", "duplicates", "batch-one"),
         ("0-small.png", "eve", "label", "kite", "duplicates", "batch-one"),
         ("0.png", "eve", "settle-label", "kite", "duplicates", "batch-one"),
     ]
-    again = campaign.label_group(sorted(ZERO), "kite", annotator="eve", batch="batch-one")
-    assert [(one.event_id, one.fresh) for one in again] == [(one.event_id, False) for one in done]
-    undone = undo_batch(campaign.ledger, "batch-one", "eve")
-    assert len(undone) == 3
+    assert campaign.undo_batch("batch-one", annotator="eve") == 3
     assert campaign.labels() == before
-    assert undo_batch(campaign.ledger, "batch-one", "eve") == []
+    assert campaign.undo_batch("batch-one", annotator="eve") == 0
     assert [kind for _, _, kind, *_ in events(campaign)][4:] == ["undo"] * 3
-
-
-def test_images_that_have_the_label_already_are_left_as_they_are(campaign: Campaign) -> None:
-    campaign.label("0.png", "owl", annotator="ada")
-    assert len(campaign.label_group(sorted(ZERO), "owl", annotator="eve")) == 2
-    with pytest.raises(BadInput, match="all 3 images are labelled owl already"):
-        campaign.label_group(sorted(ZERO), "owl", annotator="eve")
-    assert len(campaign.label_group(sorted(ZERO), None, annotator="eve")) == 3
-    assert campaign.labels() == {}
-
-
-def test_of_a_group_all_are_labelled_or_none(campaign: Campaign) -> None:
-    ids = [row["key"] for row in campaign.ledger.read("SELECT key FROM image LIMIT 2")]
-    with pytest.raises(BadInput, match="names the class 99"):
-        label_group(campaign, ids, 99, annotator="eve", batch="batch-one")
-    assert events(campaign) == []
-
-
-def test_a_batch_is_undone_by_its_author_alone(campaign: Campaign) -> None:
-    campaign.label_group(sorted(ONE), "owl", annotator="eve", batch="batch-one")
-    with pytest.raises(BadInput, match="ada asked to undo a batch of eve"):
-        undo_batch(campaign.ledger, "batch-one", "ada")
-    with pytest.raises(BadInput, match="no change belongs to it"):
-        undo_batch(campaign.ledger, "batch-two", "eve")
-    assert len(campaign.labels()) == 2
-
-
-def test_the_changes_of_a_batch_share_it(campaign: Campaign) -> None:
-    given = [Answer("key-00001", 1, "eve", "label", 1, batch="batch-one"), Answer("key-00002", 2, "eve", "label", 1)]
-    with pytest.raises(BadInput, match="give one batch to all of them"):
-        record_batch(campaign.ledger, given)
-    assert events(campaign) == []
 
 
 def test_without_imagehash_the_error_names_the_command(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:

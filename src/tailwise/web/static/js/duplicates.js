@@ -44,7 +44,7 @@ export function makeView(_session) {
     busy = true;
     const batch = `d${randomHex(12)}`;
     try {
-      const { images } = await post('/api/review/group', { annotator, batch, images: group.images.map((one) => one.image), class_id });
+      const { changed: images } = await post('/api/gallery/relabel', { annotator, batch, images: group.images.map((one) => one.image), class_id, found_by: 'duplicates' });
       made.push({ batch, group, annotator });
       replace(group, { ...group, disagree: false, unlabelled: 0, images: group.images.map((one) => ({ ...one, class_id, outcome: class_id === null ? 'other' : 'settled' })) });
       toast(`${counted(images, 'image')} labelled “${answerText(store.get(), { kind: class_id === null ? 'other' : 'label', class_id })}”`);
@@ -73,7 +73,7 @@ export function makeView(_session) {
     const last = made.findLast((one) => one.annotator === store.get().annotator);
     if (!last) return toast('Nothing to undo here');
     try {
-      const { images } = await post('/api/review/undo', { annotator: last.annotator, batch: last.batch });
+      const { undone: images } = await post('/api/gallery/undo', { annotator: last.annotator, batch: last.batch, key: `u${randomHex(12)}` });
       made = made.filter((one) => one !== last);
       replace(last.group, last.group);
       toast(`Undone: ${counted(images, 'image')}`);
