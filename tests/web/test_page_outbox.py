@@ -78,6 +78,13 @@ def test_answers_given_without_a_network_are_sent_when_it_is_back(page: Page, ma
 def test_answers_that_were_kept_are_sent_when_the_page_is_opened_again(page: Page, make_process_site: MakeSite) -> None:
     site = make_process_site(images=8)
     page.open(site)
+    page.wait_shown()
+    loaded = (
+        "const { isDecoded, picture } = await import('/static/js/preload.js');"
+        "const { store } = await import('/static/js/state.js');"
+        "return store.get().line.items.slice(0, 6).every((item) => isDecoded(picture(item)))"
+    )
+    page.until(lambda: page.ask(loaded), "images are there before the server is away")
     page.until(lambda: open_images(page) >= 4, "enough images are at hand")
     site.stop(signal.SIGKILL)
     said = label(page, site, 3)
