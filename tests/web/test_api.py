@@ -197,7 +197,7 @@ def test_nothing_that_is_only_asked_for_writes(api: Api) -> None:
     api.answer(first, 2, "bob")
     paths: dict[str, Any] = api.get("/api/openapi.json")["paths"]
     asked = [path.replace("{key}", second) for path, methods in paths.items() if "get" in methods]
-    assert len(asked) == 8
+    assert len(asked) == 15
     before = ledger_text(api.folder)
     for path in [*asked, "/api/grid?annotator=ada&class_id=2", "/api/lease?annotator=ada", "/", "/static/js/main.js"]:
         for query in ("", "annotator=ada"):
@@ -904,8 +904,11 @@ def test_the_openapi_document_names_every_route_and_is_for_token_holders(api: Ap
         "/api/state", "/api/lease", "/api/release", "/api/answers", "/api/undo", "/api/history", "/api/grid",
         "/api/conflicts", "/api/settle", "/api/rounds", "/api/next", "/api/job", "/image/{key}",
         "/api/review/errors", "/api/review/errors/start", "/api/review/duplicates", "/api/review/duplicates/start",
-        "/api/review/group", "/api/review/undo",
         "/api/dashboard", "/api/dashboard/measure", "/api/dashboard/settings", "/api/dashboard/labels.csv",
+        "/api/gallery", "/api/gallery/keys", "/api/gallery/image/{key}", "/api/gallery/relabel", "/api/gallery/undo",
+        "/api/find/similar", "/api/find/text", "/api/hunt",
+        "/api/map", "/api/map/start", "/api/map/points", "/api/classes/labelled",
+        "/api/classes", "/api/classes/add", "/api/classes/edit", "/api/note", "/api/notes",
     }  # fmt: skip
     bare = request("GET", "/api/openapi.json", {"Host": "localhost"})
     assert exchange(api.serving.port, bare).status == 401

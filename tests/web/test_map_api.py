@@ -32,7 +32,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 def draw_map(api: Api, **how: Any) -> Any:  # noqa: ANN401 - JSON
     """Start the job and wait for its end."""
-    assert api.post("/api/map", **how)["job"]["state"] == "running"
+    assert api.post("/api/map/start", **how)["job"]["state"] == "running"
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         status = api.get("/api/map")
@@ -182,7 +182,7 @@ def test_images_that_were_added_wait_and_are_then_placed_without_moving_the_othe
 
 
 def test_a_second_job_is_refused_and_labelling_goes_on_meanwhile(api: Api) -> None:
-    api.post("/api/map", method="pca")
+    api.post("/api/map/start", method="pca")
     assert api.refused("/api/map", method="pca") == (409, "running")
     assert api.answer(api.lease()[0], 1)["saved"]
     assert api.get("/api/job")["state"] == "idle"  # training is another job

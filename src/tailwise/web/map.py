@@ -61,7 +61,7 @@ async def status(service: CurrentService) -> MapStatus:
     return await service.read(lambda ledger: map_status(ledger, service.map_job.state))
 
 
-@api.post("", name="draw_map", responses=WRITE_ERRORS)
+@api.post("/start", name="draw_map", responses=WRITE_ERRORS)
 async def draw(service: CurrentService, body: DrawMap) -> schemas.JobStarted:
     """Draw the map in the background, or place the images that are new on it."""
     check_method(body.method)

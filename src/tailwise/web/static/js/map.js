@@ -115,7 +115,7 @@ export function makeView() {
   async function drawMap(how = {}) {
     fault = '';
     try {
-      const { job } = await post('/api/map', how);
+      const { job } = await post('/api/map/start', how);
       if (status) status = { ...status, job };
       show();
       void watchJob();
