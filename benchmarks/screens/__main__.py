@@ -66,6 +66,7 @@ class Tour:
         self.label("phone", "Mei", ("Clover", "Holly", "Ivy", "Ginkgo"), phone=True)
         self.round_complete()
         self.rounds()
+        self.views()
         self.grid()
 
     def grid(self) -> None:
@@ -103,7 +104,7 @@ class Tour:
     def conflicts(self) -> None:
         """As the person who labelled last."""
         self.page.go("conflicts")
-        self._wait_text("What was said", "conflicts")
+        self._wait_text("Whose answer is right?", "conflicts")
         self._picture("conflicts")
 
     def round_complete(self) -> None:
@@ -122,6 +123,31 @@ class Tour:
         self.page.open("Tomás", "rounds", dark=True)
         self._wait_text("Round 1", "rounds")
         self._picture("rounds")
+
+    def views(self) -> None:
+        """The views around labelling; what is computed in the background is waited for."""
+        self.page.open("Ana", "gallery")
+        self.page.until(lambda: self.page.run("return document.querySelectorAll('#gallery .tile img').length > 20"), "tiles")
+        self._picture("gallery")
+        self.page.click("#gallery .hunt-class")
+        self._wait_text("short", "gallery")
+        self._picture("hunt")
+        self.page.open("Ana", "map")
+        self.page.click("#map button[data-act=draw]")
+        self.page.until(lambda: self.page.run("return document.querySelector('#map')?.dataset.ready === 'yes'"), "the map")
+        self._picture("map")
+        self.page.open("Ana", "errors")
+        self._wait_text("of", "errors")
+        self._picture("errors")
+        self.page.open("Ana", "duplicates")
+        self._wait_text("look", "duplicates")
+        self._picture("duplicates")
+        self.page.open("Ana", "dashboard")
+        self._wait_text("Learning curve", "dashboard")
+        self._picture("dashboard")
+        self.page.open("Ana", "classes")
+        self._wait_text("Classes", "classes-view")
+        self._picture("classes")
 
     def _shown(self, before: str) -> str:
         """The key of the image on show, when it is another one than before."""

@@ -183,7 +183,7 @@ def test_images_that_were_added_wait_and_are_then_placed_without_moving_the_othe
 
 def test_a_second_job_is_refused_and_labelling_goes_on_meanwhile(api: Api) -> None:
     api.post("/api/map/start", method="pca")
-    assert api.refused("/api/map", method="pca") == (409, "running")
+    assert api.refused("/api/map/start", method="pca") == (409, "running")
     assert api.answer(api.lease()[0], 1)["saved"]
     assert api.get("/api/job")["state"] == "idle"  # training is another job
 
@@ -198,8 +198,8 @@ def test_a_job_that_fails_says_why_without_paths(tmp_path: Path) -> None:
 
 
 def test_wrong_requests_are_refused(api: Api) -> None:
-    assert api.refused("/api/map", method="tsne") == (422, "invalid")
-    assert api.refused("/api/map", redo="yes") == (422, "invalid")
+    assert api.refused("/api/map/start", method="tsne") == (422, "invalid")
+    assert api.refused("/api/map/start", redo="yes") == (422, "invalid")
 
 
 def test_a_point_takes_nineteen_bytes_so_that_100_000_are_less_than_two_megabytes(api: Api) -> None:

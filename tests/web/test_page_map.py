@@ -34,7 +34,8 @@ return { width: canvas.width, height: canvas.height,
   pixels: Array.from(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data) };
 """
 DRAW = """
-await fetch('/api/map/start', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"method": "pca"}' });
+const headers = { 'Content-Type': 'application/json' };
+await fetch('/api/map/start', { method: 'POST', headers, body: '{"method": "pca"}' });
 """
 
 
