@@ -126,28 +126,32 @@ class Tour:
 
     def views(self) -> None:
         """The views around labelling; what is computed in the background is waited for."""
-        self.page.open("Ana", "gallery")
-        self.page.until(lambda: self.page.run("return document.querySelectorAll('#gallery .tile img').length > 20"), "tiles")
-        self._picture("gallery")
-        self.page.click("#gallery .hunt-class")
-        self._wait_text("short", "gallery")
+        self.view("gallery")
+        self.page.click("#gallery .hunt-offer button[data-class]")
+        self._wait_ready("gallery .hunt")
         self._picture("hunt")
         self.page.open("Ana", "map")
         self.page.click("#map button[data-act=draw]")
-        self.page.until(lambda: self.page.run("return document.querySelector('#map')?.dataset.ready === 'yes'"), "the map")
+        self._wait_ready("map")
         self._picture("map")
-        self.page.open("Ana", "errors")
-        self._wait_text("of", "errors")
-        self._picture("errors")
-        self.page.open("Ana", "duplicates")
-        self._wait_text("look", "duplicates")
-        self._picture("duplicates")
+        self.view("errors", dark=True)
+        self.view("duplicates")
         self.page.open("Ana", "dashboard")
-        self._wait_text("Learning curve", "dashboard")
+        measured = "return document.querySelector('#dashboard').dataset.ready === 'measured'"
+        self.page.until(lambda: self.page.run(measured), "the model is measured")
         self._picture("dashboard")
-        self.page.open("Ana", "classes")
-        self._wait_text("Classes", "classes-view")
-        self._picture("classes")
+        self.view("classes", "classes-view")
+
+    def view(self, name: str, place: str = "", *, dark: bool = False) -> None:
+        """A view that is ready by itself."""
+        self.page.open("Ana", name, dark=dark)
+        self._wait_ready(place or name)
+        self._picture(name)
+
+    def _wait_ready(self, place: str) -> None:
+        """Until a part of the page shows at least one thing."""
+        script = "return Number(document.querySelector(arguments[0])?.dataset.ready) > 0"
+        self.page.until(lambda: self.page.run(script, f"#{place}"), f"{place} is ready")
 
     def _shown(self, before: str) -> str:
         """The key of the image on show, when it is another one than before."""
