@@ -127,7 +127,7 @@ class Tour:
     def views(self) -> None:
         """The views around labelling; what is computed in the background is waited for."""
         self.view("gallery")
-        self.page.click("#gallery .hunt-offer button[data-class]")
+        self.page.click("#gallery .hunt-offer button[data-hunt]")
         self._wait_ready("gallery .hunt")
         self._picture("hunt")
         self.page.open("Ana", "map")
