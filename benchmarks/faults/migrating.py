@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailwise.campaign.database import BACKUPS, LEDGER_FILE, connect, schema_of
+from tailwise.campaign.ledger import CURRENT_SCHEMA
 
 from .sound import ledger_faults, left_over
 from .stage import Stage
@@ -15,15 +16,18 @@ from .strikes import Struck
 
 # Steps as a later version might have them: one rewrites much, one adds a table that every image has a row in.
 STEPS = (
-    (2, "ALTER TABLE image ADD COLUMN note TEXT NOT NULL DEFAULT ''; UPDATE image SET note = sha256 || path;"),
     (
-        3,
+        CURRENT_SCHEMA + 1,
+        "ALTER TABLE image ADD COLUMN note TEXT NOT NULL DEFAULT ''; UPDATE image SET note = sha256 || path;",
+    ),
+    (
+        CURRENT_SCHEMA + 2,
         "CREATE TABLE copy_of_event (id INTEGER PRIMARY KEY, key TEXT NOT NULL, said TEXT NOT NULL) STRICT;"
         "INSERT INTO copy_of_event SELECT id, key, annotator || ' ' || kind || ' ' || image_id FROM event;"
         "CREATE INDEX copy_by_key ON copy_of_event (key);",
     ),
 )
-OLD, NEW = 1, 3
+OLD, NEW = CURRENT_SCHEMA, CURRENT_SCHEMA + 2
 
 Rows = list[tuple[object, ...]]
 

@@ -499,14 +499,14 @@ def test_asking_about_a_campaign_loads_neither_torch_nor_the_web(zoo: Path) -> N
 def test_classes_are_described_moved_and_illustrated(capsys: pytest.CaptureFixture[str]) -> None:
     names = [one["name"] for one in json_of(capsys, "classes", "zoo")["classes"]]
     first, last = names[0], names[-1]
-    changes = ("--describe", f"{last}=Long = thin", "--move", f"{last}=1", "--hotkey", f"{last}=k")
+    changes = ("--describe", f"{last}=Long = thin", "--move", f"{last}=1", "--hotkey", f"{last}=w")
     found = json_of(capsys, "classes", "zoo", *changes, "--example", f"{last}=cat-00.png", "--dry-run")
     assert found["classes"][0]["name"] == last
     assert [one["name"] for one in json_of(capsys, "classes", "zoo")["classes"]] == names  # nothing was changed
     done = json_of(capsys, "classes", "zoo", *changes, "--example", f"{last}=cat-00.png")
     assert done["done"][-1] == f"cat-00.png is an example of {last}"
     assert done["classes"][0] == {
-        "name": last, "labelled": 0, "retired": False, "hotkey": "k", "description": "Long = thin",
+        "name": last, "labelled": 0, "retired": False, "hotkey": "w", "description": "Long = thin",
     }  # fmt: skip
     assert "is a command of the page" in complaint(
         capsys, "classes", "zoo", "--describe", f"{first}=x", "--hotkey", f"{first}=u", code=3

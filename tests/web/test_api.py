@@ -59,7 +59,7 @@ def test_the_state_tells_campaign_classes_round_and_settings(api: Api) -> None:
         "id": 1, "budget": 6, "answered": 0, "skipped": 0, "remaining": 6, "complete": False, "mine": 0,
     }  # fmt: skip
     assert state["next"] is None
-    assert state["settings"] == {"overlap": 1, "blind": False}
+    assert state["settings"] == {"overlap": 1, "blind": False, "plain_features": True}
     assert state["job"]["state"] == "idle"
     assert (state["annotators"], state["conflicts"]) == ([], 0)
 
@@ -197,7 +197,7 @@ def test_nothing_that_is_only_asked_for_writes(api: Api) -> None:
     api.answer(first, 2, "bob")
     paths: dict[str, Any] = api.get("/api/openapi.json")["paths"]
     asked = [path.replace("{key}", second) for path, methods in paths.items() if "get" in methods]
-    assert len(asked) == 15
+    assert len(asked) == 16
     before = ledger_text(api.folder)
     for path in [*asked, "/api/grid?annotator=ada&class_id=2", "/api/lease?annotator=ada", "/", "/static/js/main.js"]:
         for query in ("", "annotator=ada"):

@@ -74,11 +74,11 @@ def test_the_owner_changes_classes_while_an_annotator_labels(
     third.find_element("css selector", "[data-act=retire]").click()
     owner.until(lambda: "bird 3" not in names(site), "it is retired")
 
-    wanted = ["k bird 2b", "2 bird 1", "3 bird 4"]
+    wanted = ["w bird 2b", "2 bird 1", "3 bird 4"]
     guest.until(lambda: keys_of(guest)[:3] == wanted, lambda: f"the annotator sees {wanted}, but {keys_of(guest)[:3]}")
     guest.until(lambda: keys_of(guest)[-1].endswith("heron"), "and the new class, without a reload")
     assert guest.shown() == first  # the work under way is left alone
-    guest.press("k")
+    guest.press("w")
     guest.wait_shown(other_than=first)
     guest.press("3")
     guest.until(
@@ -331,6 +331,6 @@ def test_hostile_classes_are_refused_and_leave_everything_as_it_was(api: Api) ->
 
 def test_a_description_of_markup_stays_text_and_moves_the_version(api: Api) -> None:
     before = api.get("/api/state")["classes_version"]
-    edited = api.post("/api/classes/edit", class_id=1, description=HOSTILE, hotkey="K")
-    assert (edited["items"][0]["description"], edited["items"][0]["key"]) == (f"{MARKUP}gnp.exe", "k")
+    edited = api.post("/api/classes/edit", class_id=1, description=HOSTILE, hotkey="W")
+    assert (edited["items"][0]["description"], edited["items"][0]["key"]) == (f"{MARKUP}gnp.exe", "w")
     assert api.get("/api/state")["classes_version"] == edited["version"] == before + 2

@@ -276,8 +276,8 @@ def test_the_help_names_the_keys_of_every_view(page: Page, make_site: MakeSite) 
     page.press("?")
     page.find("dialog[open]")
     titles = page.run("return [...document.querySelectorAll('dialog[open] h3')].map((title) => title.textContent)")
-    assert titles == ["Answer", "Look", "Grid", "Conflicts", "Page"]
-    page.wait_text("take the last settlement back", "dialog[open]")
+    assert titles == ["Answer", "Look", "Grid", "Gallery", "Review", "Map", "Page"]
+    page.wait_text("take the last decision back", "dialog[open]")
 
 
 def test_the_help_opens_and_closes_and_keeps_the_keys_to_itself(page: Page, make_site: MakeSite) -> None:

@@ -232,11 +232,11 @@ def set_hotkey(ledger: Ledger, name: str | int, key: str) -> ClassRow:
 def check_hotkey(text: str) -> str | None:
     """The key as it is stored; None for an empty text.
 
-    >>> check_hotkey(" K "), check_hotkey("")
-    ('k', None)
+    >>> check_hotkey(" W "), check_hotkey("")
+    ('w', None)
     >>> check_hotkey("u")
     Traceback (most recent call last):
-    tailwise.errors.BadInput: the key 'u' is a command of the page; free letters are h, j, k, q, v, w, y
+    tailwise.errors.BadInput: the key 'u' is a command of the page; free letters are h, j, q, w, y
     """
     given: object = text
     key = text.strip().lower() if isinstance(given, str) else ""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import BadInput, LedgerBusy
-from ..inputs import many
 from .campaign import PANEL, DryRun, Folder, Json, Quiet, campaigns
 from .output import Form, WrongUsage, console_line, frameless, plain, progress_shown
 
@@ -200,6 +199,8 @@ def show_errors(errors: Sequence[LabelError], checked: int) -> None:
     """A table, worst first."""
     from rich.console import Console
 
+    from ..inputs import many
+
     if not errors:
         console_line(f"[green]✓[/] None of {many(checked, 'label')} looks wrong.")
         return
@@ -234,6 +235,8 @@ def duplicates_json(groups: Sequence[DuplicateGroup], listed: Sequence[Duplicate
 def show_groups(groups: Sequence[DuplicateGroup], listed: Sequence[DuplicateGroup]) -> None:
     """A table, groups whose labels differ first."""
     from rich.console import Console
+
+    from ..inputs import many
 
     if not groups:
         console_line("[green]✓[/] No images look alike.")
@@ -271,6 +274,8 @@ def conflicts_json(campaign: Campaign) -> list[Document]:
 def show_conflicts(rows: Sequence[Document], count: int) -> None:
     """A table of who said what."""
     from rich.console import Console
+
+    from ..inputs import many
 
     if not rows:
         console_line("[green]✓[/] Nothing to settle.")

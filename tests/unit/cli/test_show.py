@@ -88,4 +88,4 @@ def test_the_gains_of_the_demo_fit_into_80_columns_with_no_name_cut_off() -> Non
     console.print(table)
     shown = console.file.getvalue()  # type: ignore[attr-defined] # the StringIO
     assert "…" not in shown
-    assert "Boundary-CB  89.78 ± 1.15" in shown
+    assert "Boundary-CB 89.78 ± 1.15" in shown

@@ -31,6 +31,13 @@ const SECTIONS = [
     [['1', '–', '0'], 'another class for this image'],
     [['⏎'], 'accept all that are selected'],
   ]],
+  ['Gallery', [
+    [['a'], 'every image: filter, find, hunt for short classes'],
+    [['Space'], 'select; ⇧ and a click: all from the last one'],
+    [['/', '1', '–', '0'], 'label all that are selected'],
+    [['⏎'], 'open an image; in a hunt accept the selected ones'],
+    [['u'], 'take the whole change back'],
+  ]],
   ['Review', [
     [['e', 'c'], 'likely label errors, conflicts'],
     [['⏎', 'k'], 'errors: take the suggestion, keep the label'],
