@@ -15,13 +15,17 @@ export function makeView({ answering }) {
   /** @type {Reply|null} */ let reply = null;
   /** @type {any} */ let trouble = null;
   /** @type {Decision[]} */ let made = []; // here, since the page was opened
+  /** @type {Finding[]} */ let back = []; // undone here, until the server lists them again
   let at = 0;
   const large = makeLargeImage('The image whose label may be wrong', move);
   const another = makeAnotherClass(decide);
 
   const finder = makeFinder('/api/review/errors', (found) => found.installed && found.enough, (found, why) => {
     const now = items()[at]?.image;
-    reply = found ?? reply;
+    if (found) {
+      back = back.filter((one) => !found.items.some((/** @type {Finding} */ item) => item.image === one.image));
+      reply = { ...found, items: [...back, ...found.items], likely: found.likely + back.filter((one) => one.likely).length };
+    }
     trouble = why;
     goTo(now ?? '');
   });
@@ -33,6 +37,7 @@ export function makeView({ answering }) {
   function decide(class_id) {
     const item = items()[at];
     if (!item || hidden()) return;
+    back = back.filter((one) => one !== item);
     made.push({ item, class_id, key: answering.settle(item.image, class_id, 'review'), annotator: store.get().annotator });
     const name = answerText(store.get(), { kind: class_id === null ? 'other' : 'label', class_id });
     toast(class_id === item.given ? `Kept: “${name}”` : `Changed to “${name}”`);
@@ -44,6 +49,7 @@ export function makeView({ answering }) {
     const last = made.findLast((one) => one.annotator === store.get().annotator);
     if (!last) return toast('Nothing to undo here; earlier decisions are undone in Conflicts (c)');
     made = made.filter((one) => one !== last);
+    back.push(last.item);
     void answering.unsettle(last.item.image, last.key);
     if (reply && !reply.items.some((one) => one.image === last.item.image)) reply = { ...reply, items: [last.item, ...reply.items], likely: reply.likely + Number(last.item.likely) };
     toast('Undone');
