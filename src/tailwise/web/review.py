@@ -29,7 +29,6 @@ from .views import Prelabels, Read, seals_of
 MOST_ERRORS = 200
 MOST_GROUPS = 200
 MOST_SHOWN = 60  # images of a group that are sent
-MOST_IN_GROUP = 2000
 
 api = APIRouter(prefix="/api/review", responses=ERRORS)
 
