@@ -68,13 +68,12 @@ browser:
 	  as_root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$as_root apt-get update -qq && $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null; }
 
-# Private: the accessibility checker of the page's tests, one file from npm.
-AXE := axe-core@4.10.2
-axe: .venv/node/$(AXE).stamp
-.venv/node/$(AXE).stamp: .venv/dev.stamp
-	@command -v npm >/dev/null || { echo "The tests of the labelling page need axe-core, and there is no npm to get it; install Node.js and run make again." >&2; exit 1; }
+# Private: axe-core, the accessibility checker of the page's tests: one script, out of a package that has it (4.12.1).
+AXE := axe-playwright-python==0.1.8
+axe: .venv/axe/$(AXE).stamp
+.venv/axe/$(AXE).stamp: .venv/dev.stamp
 	@echo "Adding axe-core for the tests of the labelling page (needed once) …"
-	@mkdir -p .venv/node && npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv/node $(AXE) >/dev/null && touch $@
+	@rm -rf .venv/axe && $(BIN)/python $(INSTALL) --no-deps --target .venv/axe $(AXE) && touch $@
 
 label-studio: .venv/dev.stamp .venv-label-studio/studio.stamp ## Run a whole loop in a real Label Studio, in an environment of its own (three minutes)
 	@LABEL_STUDIO="$(CURDIR)/$(STUDIO)/label-studio" $(ONE_THREAD) $(BIN)/python -m pytest -q -s tests/integration/test_label_studio_loop.py

@@ -1,4 +1,4 @@
-"""axe-core finds nothing to object to, in any view, light and dark; `make axe` installs it into .venv/node."""
+"""axe-core finds nothing to object to, in any view, light and dark; `make axe` installs it into .venv/axe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .conftest import Page
 
 MakeSite = Callable[..., Any]
-AXE = Path(__file__).parents[2] / ".venv" / "node" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).parents[2] / ".venv" / "axe" / "axe_playwright_python" / "axe.min.js"
 VIEWS = (
     "label", "grid", "gallery", "map", "errors", "duplicates", "conflicts", "dashboard", "rounds", "classes",
 )  # fmt: skip

@@ -113,7 +113,7 @@ function teamCard({ server, annotator }) {
 export function avatar(name) {
   const [first = '?'] = [...name.trim()];
   const hue = [...name].reduce((sum, letter) => (sum * 31 + (letter.codePointAt(0) ?? 0)) % 360, 7);
-  const circle = h('span', { class: 'avatar', 'aria-hidden': 'true' }, first.toLocaleUpperCase());
+  const circle = h('span', { class: 'avatar', 'aria-hidden': 'true', 'data-initial': first.toLocaleUpperCase() }); // drawn by CSS: no text for those who listen
   circle.style.setProperty('--hue', String(hue));
   return circle;
 }

@@ -46,7 +46,7 @@ export function makeTools(acts) {
 /** The first word, and the rest where there is space for it. @param {string} text */
 function toolText(text) {
   const [first, ...rest] = text.split(' ');
-  return rest.length ? [first, h('span', { class: 'tool-more' }, ` ${rest.join(' ')}`)] : [first];
+  return rest.length ? [`${first} `, h('span', { class: 'tool-more' }, rest.join(' '))] : [first];
 }
 
 /** @param {string} name @param {Tool} tool */
