@@ -7,7 +7,6 @@ keeps them in a file of the campaign.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from ..errors import BadFile
 from ..files import write_whole
 from ..inputs import many
 from ..types import Progress, no_progress
+from .class_needs import ClassNeed, class_needs
 from .classes import list_classes
 from .learning_curve import Curve, standing_answers
 from .ledger import Ledger, now
@@ -38,17 +38,6 @@ PLAIN = {
     "margin": "Images for which two classes are about equally likely.",
     "random": "Images drawn at random. A yardstick for the others.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ClassNeed:
-    """How far a class is from its target."""
-
-    class_id: int
-    name: str
-    labelled: int
-    target: float  # labels at the end of the round
-    short: int  # labels that are missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,29 +112,6 @@ def overview(ledger: Ledger) -> Overview:
             last_round(ledger, rounds[-1]) if rounds else None, read_settings(ledger), strategy_choices(), kept,
             kept is not None and kept["last_event"] == last_event(ledger) and kept["rounds"] == len(rounds),
         )  # fmt: skip
-
-
-def class_needs(ledger: Ledger, rounds: Sequence[Round]) -> tuple[ClassNeed, ...]:
-    """The classes in use, the one that lacks most labels first; without a model the target is an equal share."""
-    rows = ledger.read(
-        "SELECT c.id, c.name, count(l.image_id) FROM class AS c LEFT JOIN current_label AS l ON l.class_id = c.id "
-        "WHERE c.retired_at IS NULL GROUP BY c.id ORDER BY c.position, c.id"
-    )
-    total = sum(row[2] for row in rows)
-    targets = _targets(rounds[-1].why) if rounds else {}
-    needs = []
-    for number, name, labelled in rows:
-        target = targets.get(number, total / len(rows))
-        needs.append(ClassNeed(number, name, labelled, target, max(0, math.ceil(target - labelled - 0.5))))
-    return tuple(sorted(needs, key=lambda one: (-one.short, one.labelled)))
-
-
-def _targets(why: Mapping[str, Any]) -> dict[int, float]:
-    """Labels that each class was to have after the round; empty where it was not chosen by a model."""
-    numbers, before, wanted = (why.get(name) or [] for name in ("class_ids", "counts", "target"))
-    if not len(numbers) == len(before) == len(wanted):
-        return {}
-    return {int(n): float(b) + float(w) for n, b, w in zip(numbers, before, wanted, strict=True)}
 
 
 def work_of_people(ledger: Ledger) -> tuple[tuple[Work, ...], int | None]:

@@ -106,7 +106,7 @@ def points_of(ledger: Ledger, prelabels: Prelabels) -> bytes:
     """The stored map with what is known of its images, as bytes."""
     found = stored_projection(ledger)
     if found is None:
-        raise UnknownName("the map is not drawn yet; draw it with POST /api/map")
+        raise UnknownName("the map is not drawn yet; draw it with POST /api/map/start")
     classes = list_classes(ledger, retired=True)
     values = point_values(ledger, found.images)
     guesses = guesses_of(ledger, found, values, prelabels)

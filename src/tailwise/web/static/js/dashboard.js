@@ -16,7 +16,7 @@ const FEW = 12; // classes that are shown before one asks for all
 const WORTH = { yes: 'Another round is worth it.', no: 'You can stop here.', unclear: 'Whether another round is worth it is not clear yet.' };
 
 /** @typedef {{value: number|null, low: number, high: number, images: number}} Estimate */
-/** @typedef {{class_id: number, name: string, labelled: number, target: number, short: number}} Need */
+/** @typedef {{class_id: number, name: string, labelled: number, target: number, wanted: number, short: number}} Need */
 
 /** @param {any} _session */
 export function makeView(_session) {
@@ -79,7 +79,7 @@ export function makeView(_session) {
     const again = () => void measure().then(load, note);
     fill('advice', adviceCard(overview, job, again));
     fill('curve', curveCard(overview, job, cards.curve.clientWidth));
-    fill('needs', needsCard(overview.needs, opened, show));
+    fill('needs', needsCard(overview, opened, show));
     fill('audit', auditCard(overview, opened, show));
     fill('round', roundCard(overview.last_round, opened, show));
     fill('people', peopleCard(overview));
@@ -181,12 +181,12 @@ function folded(rows, name, kind, opened, show) {
   ];
 }
 
-/** @param {Need[]} needs @param {Set<string>} opened @param {() => void} show */
-function needsCard(needs, opened, show) {
+/** @param {{needs: Need[], labelled: number}} overview @param {Set<string>} opened @param {() => void} show */
+function needsCard({ needs, labelled }, opened, show) {
   const short = needs.filter((need) => need.short);
   const most = Math.max(1, ...needs.map((need) => Math.max(need.labelled, need.target)));
   const [first] = short;
-  const text = !first ? 'Every class has as many labels as it should.' : `${first.name} is ${counted(first.short, 'label')} short${short.length > 1 ? `, and ${counted(short.length - 1, 'other class is', 'other classes are')} short, too` : ''}.`;
+  const text = !labelled ? 'Nothing is labelled yet.' : !first ? 'Every class has as many labels as it should.' : `${first.name} is ${counted(first.short, 'label')} short${short.length > 1 ? `, and ${counted(short.length - 1, 'other class is', 'other classes are')} short, too` : ''}.`;
   return [
     title('needs', 'Balance'),
     h('p', {}, text),
@@ -205,7 +205,7 @@ function needRow(need, most) {
     go('gallery');
   };
   return h('li', {}, nameTag(need.name), h('span', { class: 'track', 'aria-hidden': 'true' }, bar, mark),
-    h('span', { class: 'count' }, h('span', { class: 'unseen' }, `${need.name}: `), need.labelled, h('span', { class: 'unseen' }, ` labelled, target ${Math.round(need.target)}`)),
+    h('span', { class: 'count' }, h('span', { class: 'unseen' }, `${need.name}: `), need.labelled, h('span', { class: 'unseen' }, ` labelled, target ${need.wanted}`)),
     need.short ? h('button', { class: 'hunt', type: 'button', 'data-act': `hunt-${need.class_id}`, title: `Look for more images of ${need.name}`, 'aria-label': `${need.short} short: look for more images of ${need.name}`, onclick: hunt }, `${need.short} short`, icon('right')) : h('span', { class: 'enough' }, icon('check'), h('span', { class: 'unseen' }, 'enough')));
 }
 

@@ -17,6 +17,7 @@ import { toast } from './toast.js';
 /** @typedef {{snapshot: string, total: number, tiles: Tile[], guesses: string, search: string, text: boolean}} Reply */
 
 const SELECTION = 'tailwise.selection'; // keys that another view hands over
+const HUNT = 'tailwise.hunt'; // the class that another view wants more images of
 const SIZES = { small: 104, medium: 152, large: 250 };
 const KEEP_SIZE = 'tailwise.tiles';
 const MOST = 10_000;
@@ -234,7 +235,10 @@ export function makeView(session) {
   function open() {
     takeSelection();
     filter.draw();
-    void hunt.look();
+    const wanted = Number(sessionStorage.getItem(HUNT));
+    sessionStorage.removeItem(HUNT);
+    if (wanted && !isBlind(store.get())) hunt.start(wanted);
+    else void hunt.look();
     void load();
   }
 
