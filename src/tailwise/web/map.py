@@ -26,7 +26,7 @@ from ..errors import UnknownName
 from ..report.map import class_colours
 from ..types import IntArray
 from . import schemas
-from .routes import ALWAYS_ASK, ERRORS, WRITE_ERRORS, CurrentService, cached
+from .routes import ALWAYS_ASK, ERRORS, OWNER, WRITE_ERRORS, CurrentService, cached
 from .views import Prelabels
 
 MOST = 65_535  # of 16 bits; on both axes it is 1
@@ -61,7 +61,7 @@ async def status(service: CurrentService) -> MapStatus:
     return await service.read(lambda ledger: map_status(ledger, service.map_job.state))
 
 
-@api.post("/start", name="draw_map", responses=WRITE_ERRORS)
+@api.post("/start", name="draw_map", responses=WRITE_ERRORS, dependencies=OWNER)
 async def draw(service: CurrentService, body: DrawMap) -> schemas.JobStarted:
     """Draw the map in the background, or place the images that are new on it."""
     check_method(body.method)

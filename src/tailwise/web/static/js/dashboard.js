@@ -6,7 +6,7 @@ import { byId, counted, h, icon, nameTag, percent } from './dom.js';
 import { note } from './link.js';
 import { go } from './nav.js';
 import { makeSettingsForm, settingsText } from './round_settings.js';
-import { store } from './state.js';
+import { isOwner, store } from './state.js';
 import { toast } from './toast.js';
 
 const CALM = 15_000; // ms between two looks
@@ -47,7 +47,7 @@ export function makeView(_session) {
   /** Whether the measures are so old that they are made again without being asked for. */
   function wanting() {
     const { labelled, rounds, measures, measures_fresh: fresh } = reply.overview;
-    if (asked || fresh || !labelled || reply.job.state === 'running') return false;
+    if (asked || fresh || !labelled || reply.job.state === 'running' || !isOwner(store.get())) return false;
     return !measures || measures.rounds !== rounds || labelled >= GROWN * measures.labels;
   }
 
@@ -75,7 +75,7 @@ export function makeView(_session) {
 
   function show() {
     const { overview, job } = reply;
-    const owner = isOwner();
+    const owner = isOwner(store.get());
     const again = () => void measure().then(load, note);
     fill('advice', adviceCard(overview, job, again));
     fill('curve', curveCard(overview, job, cards.curve.clientWidth));
@@ -120,11 +120,6 @@ export function makeView(_session) {
   };
 }
 
-/** A server without roles lets everyone do everything. */
-function isOwner() {
-  return (/** @type {any} */ (store.get().server)?.role ?? 'owner') === 'owner';
-}
-
 /** @param {string} name @param {string} text */
 const title = (name, text) => h('h2', { id: `dash-${name}-title` }, text);
 
@@ -148,7 +143,7 @@ function adviceCard(overview, job, again) {
     h('p', { class: 'advice', 'data-worth': measures?.audit?.stop?.reached ? 'no' : measures?.advice.worth_it ?? '' }, adviceText(overview)),
     h('div', { class: 'advice-row soft small', role: 'status' },
       running ? h('span', { class: 'measuring' }, progressBar(share, 100, 'Measuring the model'), `Measuring the model … ${share}\u202f%`) : old,
-      !running && labelled > 0 && !fresh && h('button', { class: 'link', type: 'button', 'data-act': 'measure', onclick: again }, 'Measure now'),
+      !running && labelled > 0 && !fresh && isOwner(store.get()) && h('button', { class: 'link', type: 'button', 'data-act': 'measure', onclick: again }, 'Measure now'),
       job.state === 'failed' && h('span', { class: 'fault' }, `Not measured: ${job.error ?? 'it failed'}`)),
     measures?.advice.evidence.length && h('details', {}, h('summary', {}, 'Details'), h('ul', { class: 'evidence' }, ...measures.advice.evidence.map((/** @type {any} */ one) => h('li', { 'data-leans': one.leans }, one.text, one.leans !== 'unclear' && h('span', { class: 'soft' }, ` (${arrows[/** @type {'yes'} */ (one.leans)]})`))))),
   ];
