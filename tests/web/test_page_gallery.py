@@ -113,6 +113,37 @@ def test_the_keyboard_moves_selects_and_opens(page: Page, make_site: MakeSite) -
     page.wait_text("Click images to select them", ".gallery-bar")
 
 
+def test_an_image_is_flagged_and_commented_on_in_its_dialog(page: Page, make_site: MakeSite) -> None:
+    site = make_site(images=6, classes=TEN, chosen=0)
+    keys = open_gallery(page, site, 6)
+    wait_shown(page, keys)
+    page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ENTER)
+    page.until(lambda: page.attribute("dialog.image-detail", "data-ready") == keys[1], "the image is open")
+    page.click("[data-act=detail-flag]")
+    page.until(lambda: page.attribute("[data-act=detail-flag]", "aria-pressed") == "true", "the flag is shown")
+    page.click("[data-act=detail-comment]")
+    page.find("#comment-box").send_keys("two birds")
+    page.click("[data-act=save-comment]")
+    noted = (
+        "SELECT i.key, n.annotator, n.kind, n.text FROM note AS n JOIN image AS i ON i.id = n.image_id ORDER BY n.id"
+    )
+    said = [(keys[1], "Ada", "flag", ""), (keys[1], "Ada", "comment", "two birds")]
+    page.until(lambda: site.rows(noted) == said, lambda: f"the ledger has both: {site.rows(noted)}")
+    page.wait_text("two birds", "dialog.image-detail[open] .notes-list")  # which is open still
+    page.until(lambda: page.all(f".gtile[data-key='{keys[1]}'] .gtile-flag"), "the tile has a flag")
+    page.press(Keys.ESCAPE)
+    choose(page, "state", "flagged")
+    wait_shown(page, [keys[1]])
+    page.reload()
+    choose(page, "state", "flagged")
+    wait_shown(page, [keys[1]])
+    page.press(Keys.ARROW_RIGHT, Keys.ENTER)
+    page.wait_text("flagged this image", "dialog.image-detail[open] .notes-list")
+    page.wait_text("two birds", "dialog.image-detail[open] .notes-list")
+    page.click("[data-act=detail-flag]")
+    page.until(lambda: site.rows(noted)[-1][2:] == ("unflag", ""), "the flag is removed")
+
+
 def test_more_like_this_puts_the_nearest_first(page: Page, make_site: MakeSite) -> None:
     site = make_site(images=12, classes=TEN, chosen=0)
     with Campaign.open(site.folder, read_only=True) as campaign:

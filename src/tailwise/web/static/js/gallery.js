@@ -22,7 +22,7 @@ const SIZES = { small: 104, medium: 152, large: 250 };
 const KEEP_SIZE = 'tailwise.tiles';
 const MOST = 10_000;
 
-/** @param {{quiet: () => Promise<void>}} session */
+/** @param {{quiet: () => Promise<void>, imageNotes: {makeNotesList: (changed: () => void) => any}}} session */
 export function makeView(session) {
   const place = byId('gallery');
   /** @type {Reply|null} */ let reply = null;
@@ -31,7 +31,8 @@ export function makeView(session) {
   let turn = 0;
 
   const filter = makeGalleryFilter(() => void load());
-  const detail = makeImageDetail({ alike: (key) => filter.likeThese([key]), label: (key) => { tiles.clear(); tiles.select([key]); picker.open(1); } });
+  const notes = session.imageNotes.makeNotesList(() => void session.quiet().then(() => current().refresh()));
+  const detail = makeImageDetail({ notes, alike: (key) => filter.likeThese([key]), label: (key) => { tiles.clear(); tiles.select([key]); picker.open(1); } });
   const picker = makeClassPicker((class_id) => void relabel(current().selected(), class_id));
   const tiles = makeGalleryTiles({ load: page, caption, changed: count, open: (tile) => void detail.open(tile), failed });
   const hunt = makeHunt({ accept: (images, class_id) => relabel(images, class_id, 'hunt'), open: (tile) => void detail.open(tile), toggled, failed });
