@@ -311,6 +311,9 @@ def test_an_annotator_labels_and_leaves_training_and_settling_to_the_owner(
     jobs = "return Promise.all(values[0].map(async (path) => (await (await fetch(path)).json()).job.state))"
     paths = ["/api/dashboard", "/api/map", "/api/review/duplicates"]
     assert guest.ask(jobs, paths) == ["idle", "idle", "idle"]
+    guest.wait_text("cat or dog: people differ on 1 of 1", "[data-card=confused]")  # also when it is settled
+    guest.click("[data-card=confused] button")
+    guest.until(lambda: guest.attribute("#gallery", "data-ready") == "1", "the image that they differ on")
     assert guest.text("#banner") == ""
 
 

@@ -19,6 +19,7 @@ from ..inputs import many
 from ..types import Progress, no_progress
 from .class_needs import ClassNeed, class_needs
 from .classes import list_classes
+from .confusion import MOST, ConfusedPair, confused_by_model, confused_classes
 from .learning_curve import Curve, standing_answers
 from .ledger import Ledger, now
 from .models import last_event
@@ -92,6 +93,7 @@ class Overview:
     work: tuple[Work, ...]
     work_until: int | None  # microseconds since 1970: the end of the last hour
     agreement: tuple[str, ...]
+    confused: tuple[ConfusedPair, ...]
     last_round: LastRound | None
     settings: Settings
     strategies: tuple[Choice, ...]
@@ -109,6 +111,7 @@ def overview(ledger: Ledger) -> Overview:
         kept = read_measures(ledger)
         return Overview(
             usable, sum(one.labelled for one in needs), len(rounds), needs, work, until, agreement_texts(ledger),
+            confused_classes(ledger, kept),
             last_round(ledger, rounds[-1]) if rounds else None, read_settings(ledger), strategy_choices(), kept,
             kept is not None and kept["last_event"] == last_event(ledger) and kept["rounds"] == len(rounds),
         )  # fmt: skip
@@ -242,6 +245,7 @@ def measure(ledger: Ledger, *, report: Progress = no_progress) -> dict[str, Any]
         "advice": {"worth_it": advice.worth_it, "because": advice.because,
                    "evidence": [{"leans": one.leans, "text": one.text} for one in advice.evidence]},
         "curve": curve_points(facts.curve), "audit": asdict(found),
+        "confused": confused_by_model(facts.curve.confusion, facts.curve.class_ids)[:MOST] if facts.curve else [],
     }  # fmt: skip
     write_whole(ledger.files / FILE, json.dumps(made).encode())
     return made

@@ -27,9 +27,9 @@ export function makeView(_session) {
   /** @type {Set<string>} */ const opened = new Set(); // lists that are shown whole
   const settings = makeSettingsForm((now) => { if (reply) reply.overview.settings = now; void load(); });
   const exporting = h('button', { class: 'plain', type: 'button', 'data-act': 'export', onclick: () => void download() }, 'Export labels');
-  const cards = Object.fromEntries(['advice', 'curve', 'needs', 'audit', 'round', 'people', 'settings'].map((name) => [name, h('section', { class: `card dash-${name}`, 'data-card': name, 'aria-labelledby': `dash-${name}-title` })]));
+  const cards = Object.fromEntries(['advice', 'curve', 'needs', 'audit', 'confused', 'round', 'people', 'settings'].map((name) => [name, h('section', { class: `card dash-${name}`, 'data-card': name, 'aria-labelledby': `dash-${name}-title` })]));
   place.append(h('header', { class: 'view-head' }, h('h1', {}, 'Dashboard'), h('span', { class: 'end' }, exporting)), 
-    h('div', { class: 'dash', hidden: true }, cards.advice, h('div', { class: 'column' }, cards.curve, cards.audit), h('div', { class: 'column' }, cards.needs, cards.round, cards.people), cards.settings));
+    h('div', { class: 'dash', hidden: true }, cards.advice, h('div', { class: 'column' }, cards.curve, cards.audit, cards.confused), h('div', { class: 'column' }, cards.needs, cards.round, cards.people), cards.settings));
 
   async function load() {
     clearTimeout(timer);
@@ -81,6 +81,7 @@ export function makeView(_session) {
     fill('curve', curveCard(overview, job, cards.curve.clientWidth));
     fill('needs', needsCard(overview, opened, show));
     fill('audit', auditCard(overview, opened, show));
+    fill('confused', confusedCard(overview));
     fill('round', roundCard(overview.last_round, opened, show));
     fill('people', peopleCard(overview));
     exporting.hidden = !owner || !overview.labelled;
@@ -235,6 +236,27 @@ function estimateText(one) {
 
 /** With a decimal where it is small. @param {number} share */
 const percentOf = (share) => (share > 0 && share < 0.0995 ? `${(100 * share).toFixed(1)}\u202f%` : percent(share));
+
+/** Pairs of classes that are confused most often. @param {any} overview */
+function confusedCard({ confused, measures }) {
+  const of = (/** @type {string} */ by) => confused.filter((/** @type {any} */ pair) => pair.by === by);
+  const open = (/** @type {string[]} */ images) => {
+    sessionStorage.setItem('tailwise.selection', JSON.stringify(images));
+    go('gallery');
+  };
+  const rows = (/** @type {any[]} */ pairs) => h('ul', { class: 'confused' }, ...pairs.map((pair) => h('li', { 'data-by': pair.by, dir: 'auto' }, pair.images.length
+    ? h('button', { class: 'link', type: 'button', title: 'Show these images in the gallery', onclick: () => open(pair.images) }, pair.text) : pair.text)));
+  const [model, people] = [of('model'), of('people')];
+  const none = measures ? 'Neither the model nor people confuse any two classes.' : 'After the first measurement, this shows which classes the model takes for which.';
+  return [
+    title('confused', 'Confused classes'),
+    model.length > 0 && h('p', { class: 'soft small' }, 'By the model, of the labelled images of a class, on labels that it has not seen:'),
+    model.length > 0 && rows(model),
+    people.length > 0 && h('p', { class: 'soft small' }, 'By people, of the images that two have answered, one of them with either class:'),
+    people.length > 0 && rows(people),
+    !confused.length && h('p', { class: 'soft' }, none),
+  ];
+}
 
 /** @param {any} round @param {Set<string>} opened @param {() => void} show */
 function roundCard(round, opened, show) {
