@@ -49,3 +49,38 @@ def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(STYLE, "savefig.dpi", 50)
     monkeypatch.setitem(STYLE, "pdf.fonttype", 3)
+
+
+@pytest.fixture(scope="session")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny CLIP with random weights and a tokenizer of five words."""
+    torch = pytest.importorskip("torch")
+    t = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    folder = tmp_path_factory.mktemp("models") / "clip"
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    text = small | {
+        "vocab_size": 8,
+        "max_position_embeddings": 6,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": 1,
+    }
+    config = t.CLIPConfig(
+        vision_config=small | {"image_size": 16, "patch_size": 8}, text_config=text, projection_dim=12
+    )
+    torch.manual_seed(0)
+    t.utils.logging.disable_progress_bar()
+    t.CLIPModel(config).save_pretrained(folder)
+    t.utils.logging.enable_progress_bar()
+    size = {"height": 16, "width": 16}
+    t.CLIPImageProcessorPil(size={"shortest_edge": 16}, crop_size=size).save_pretrained(folder)
+    words = {"<s>": 0, "</s>": 1, "a": 2, "photo": 3, "of": 4, "cat": 5, "dog": 6, "?": 7}
+    made = Tokenizer(models.WordLevel(words, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)])
+    t.PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token="<s>", eos_token="</s>", pad_token="</s>", unk_token="?"
+    ).save_pretrained(folder)
+    return folder

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from .api_client import Api, new_key, serving_api
-from .conftest import until
+from tailwise.campaign.ledger import Ledger
+from tailwise.campaign.search import make_index
+
+from .api_client import Api, new_key, reopened, serving_api
+from .conftest import Plan, make_campaign, until
 
 CLASSES = ("cat", "dog", "owl")
 
@@ -100,6 +103,36 @@ def test_a_hunt_offers_images_that_nobody_has_looked_at(make_api: Callable[..., 
         again = api.post("/api/hunt", class_id=2)
         assert again["labelled"] == found["labelled"] + 2
         assert set(keys[:2]).isdisjoint(tile["key"] for tile in again["tiles"])
+        assert api.refused("/api/hunt", class_id=2, text="a dog") == (400, "bad_input")  # this backbone knows no texts
+
+
+def test_a_class_is_hunted_by_a_text_where_the_backbone_knows_texts(tmp_path: Path, clip: Path) -> None:
+    make_campaign(tmp_path, Plan(12, CLASSES, settings={"backbone": str(clip)}))
+    with Ledger.open(tmp_path / "campaign") as ledger:
+        make_index(ledger)  # here, where the libraries are loaded already
+    with reopened(tmp_path / "campaign") as api:
+        first = api.post("/api/hunt")  # nothing is labelled: no class is short, and what to do is said
+        assert (first["classes"], first["class_id"], first["tiles"], first["text"]) == ([], None, [], True)
+        assert first["message"].startswith("Nothing is labelled yet. Label some images first")
+
+        def hunted(**how: Any) -> tuple[str, list[tuple[str, float]]]:  # noqa: ANN401 - fields of the request
+            found = api.post("/api/hunt", **how)
+            return found["how"], [(tile["key"], tile["score"]) for tile in found["tiles"]]
+
+        def fitting(text: str) -> tuple[str, list[tuple[str, float]]]:
+            found = api.post("/api/find/text", text=text, count=48, unlabelled=True)
+            return "text", [(tile["key"], tile["score"]) for tile in found["tiles"]]
+
+        usual = hunted(class_id=1)  # nothing else is known of the class
+        assert usual == fitting("a photo of a cat") != fitting("a dog")
+        assert hunted(class_id=1, text=" a dog ") == fitting("a dog")
+        api.answer(usual[1][0][0], 1)
+        assert hunted(class_id=1)[0] == "examples"
+        assert hunted(class_id=1, text="a dog") == fitting("a dog")
+        assert len(fitting("a dog")[1]) == 11  # without the answered one
+        short = api.post("/api/hunt", count=0)
+        assert (short["tiles"], [one["name"] for one in short["classes"]]) == ([], ["dog", "owl"])
+        assert api.refused("/api/hunt", class_id=1, text="x" * 501)[0] == 422
 
 
 def test_where_people_label_blind_nothing_of_the_model_is_sent(make_api: Callable[..., Any]) -> None:

@@ -300,6 +300,20 @@ def test_an_annotator_labels_and_leaves_training_and_settling_to_the_owner(
     owner.until(
         lambda: [kind for _, _, kind, _ in site.events()].count("settle-label") == 1, "the owner has settled it"
     )
+    guest.press("m")  # nor does an annotator start what takes long: each view says so
+    guest.wait_text("Only the owner’s link can do this", "#map")
+    assert guest.all("#map [data-act=draw]") == []
+    guest.run("location.hash = 'duplicates'")
+    guest.wait_text("Nobody has looked for duplicates yet", "#duplicates")
+    guest.press("d")
+    guest.wait_text("How good the model is has not been measured yet.", "#dashboard .advice")
+    assert guest.all("#dashboard [data-act=measure]") == []
+    jobs = "return Promise.all(values[0].map(async (path) => (await (await fetch(path)).json()).job.state))"
+    paths = ["/api/dashboard", "/api/map", "/api/review/duplicates"]
+    assert guest.ask(jobs, paths) == ["idle", "idle", "idle"]
+    guest.wait_text("cat or dog: people differ on 1 of 1", "[data-card=confused]")  # also when it is settled
+    guest.click("[data-card=confused] button")
+    guest.until(lambda: guest.attribute("#gallery", "data-ready") == "1", "the image that they differ on")
     assert guest.text("#banner") == ""
 
 

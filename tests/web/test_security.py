@@ -233,13 +233,17 @@ OWNER_ROUTES = {
     ("POST", "/api/classes/edit"),
     ("POST", "/api/settle"),
     ("POST", "/api/next"),
+    ("POST", "/api/dashboard/measure"),
     ("POST", "/api/dashboard/settings"),
+    ("POST", "/api/map/start"),
+    ("POST", "/api/review/errors/start"),
+    ("POST", "/api/review/duplicates/start"),
     ("GET", "/api/dashboard/labels.csv"),
     ("POST", "/setup"),
     ("POST", "/predict"),
     ("POST", "/webhook"),
 }
-"""Train, settle, change classes or settings, export; and Label Studio, which trains."""
+"""Train, settle, change classes or settings, export, start what takes long; and Label Studio, which trains."""
 
 
 def test_annotators_cannot_use_the_routes_of_the_owner_and_can_use_all_others(tmp_path: Path) -> None:

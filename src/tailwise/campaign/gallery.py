@@ -22,6 +22,7 @@ from .answers import FOUND_BY
 from .image_table import LABELLED, STATES, UNLABELLED, ImageTable, image_table
 from .images import SEAL_DIGITS, ImageRow
 from .ledger import Ledger
+from .notes import Note, list_notes
 from .predictions import PoolPredictions, newest_version, read_predictions
 
 SORTS = ("path", "time", "confidence", "uncertainty", "similarity", "text")
@@ -380,16 +381,6 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """A flag or a comment."""
-
-    at: int
-    annotator: str
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class ImageHistory:
     """All that is known of one image."""
 
@@ -416,7 +407,7 @@ def image_history(ledger: Ledger, row: ImageRow, *, guesses: bool = True) -> Ima
             "JOIN round AS r ON r.id = i.round_id WHERE i.image_id = ? ORDER BY r.id",
             (row.id,),
         )
-        notes = ledger.read("SELECT at, annotator, kind, text FROM note WHERE image_id = ? ORDER BY id", (row.id,))
+        notes = list_notes(ledger, row.key)
         first = row.duplicate_of or row.id
         copies = ledger.read(
             "SELECT key FROM image WHERE (id = :first OR duplicate_of = :first) AND id <> :own ORDER BY id",
@@ -432,6 +423,6 @@ def image_history(ledger: Ledger, row: ImageRow, *, guesses: bool = True) -> Ima
             Chosen(number, rank, of, at, strategy, cls if guesses else None, sure if guesses else None, bool(cold))
             for number, rank, of, at, strategy, cls, sure, cold in chosen
         ),
-        tuple(Note(*one) for one in notes),
+        tuple(notes),
         tuple(one[0] for one in copies),
     )

@@ -7,7 +7,6 @@ keeps them in a file of the campaign.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +17,9 @@ from ..errors import BadFile
 from ..files import write_whole
 from ..inputs import many
 from ..types import Progress, no_progress
+from .class_needs import ClassNeed, class_needs
 from .classes import list_classes
+from .confusion import MOST, ConfusedPair, confused_by_model, confused_classes
 from .learning_curve import Curve, standing_answers
 from .ledger import Ledger, now
 from .models import last_event
@@ -38,17 +39,6 @@ PLAIN = {
     "margin": "Images for which two classes are about equally likely.",
     "random": "Images drawn at random. A yardstick for the others.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ClassNeed:
-    """How far a class is from its target."""
-
-    class_id: int
-    name: str
-    labelled: int
-    target: float  # labels at the end of the round
-    short: int  # labels that are missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +93,7 @@ class Overview:
     work: tuple[Work, ...]
     work_until: int | None  # microseconds since 1970: the end of the last hour
     agreement: tuple[str, ...]
+    confused: tuple[ConfusedPair, ...]
     last_round: LastRound | None
     settings: Settings
     strategies: tuple[Choice, ...]
@@ -120,32 +111,10 @@ def overview(ledger: Ledger) -> Overview:
         kept = read_measures(ledger)
         return Overview(
             usable, sum(one.labelled for one in needs), len(rounds), needs, work, until, agreement_texts(ledger),
+            confused_classes(ledger, kept),
             last_round(ledger, rounds[-1]) if rounds else None, read_settings(ledger), strategy_choices(), kept,
             kept is not None and kept["last_event"] == last_event(ledger) and kept["rounds"] == len(rounds),
         )  # fmt: skip
-
-
-def class_needs(ledger: Ledger, rounds: Sequence[Round]) -> tuple[ClassNeed, ...]:
-    """The classes in use, the one that lacks most labels first; without a model the target is an equal share."""
-    rows = ledger.read(
-        "SELECT c.id, c.name, count(l.image_id) FROM class AS c LEFT JOIN current_label AS l ON l.class_id = c.id "
-        "WHERE c.retired_at IS NULL GROUP BY c.id ORDER BY c.position, c.id"
-    )
-    total = sum(row[2] for row in rows)
-    targets = _targets(rounds[-1].why) if rounds else {}
-    needs = []
-    for number, name, labelled in rows:
-        target = targets.get(number, total / len(rows))
-        needs.append(ClassNeed(number, name, labelled, target, max(0, math.ceil(target - labelled - 0.5))))
-    return tuple(sorted(needs, key=lambda one: (-one.short, one.labelled)))
-
-
-def _targets(why: Mapping[str, Any]) -> dict[int, float]:
-    """Labels that each class was to have after the round; empty where it was not chosen by a model."""
-    numbers, before, wanted = (why.get(name) or [] for name in ("class_ids", "counts", "target"))
-    if not len(numbers) == len(before) == len(wanted):
-        return {}
-    return {int(n): float(b) + float(w) for n, b, w in zip(numbers, before, wanted, strict=True)}
 
 
 def work_of_people(ledger: Ledger) -> tuple[tuple[Work, ...], int | None]:
@@ -276,6 +245,7 @@ def measure(ledger: Ledger, *, report: Progress = no_progress) -> dict[str, Any]
         "advice": {"worth_it": advice.worth_it, "because": advice.because,
                    "evidence": [{"leans": one.leans, "text": one.text} for one in advice.evidence]},
         "curve": curve_points(facts.curve), "audit": asdict(found),
+        "confused": confused_by_model(facts.curve.confusion, facts.curve.class_ids)[:MOST] if facts.curve else [],
     }  # fmt: skip
     write_whole(ledger.files / FILE, json.dumps(made).encode())
     return made

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,13 +21,13 @@ from ..inputs import many, whole_number
 from ..learners.features import Features
 from ..types import BoolArray, FloatArray, IntArray, Progress, no_progress
 from . import answers
-from .classes import ClassRow, list_classes
+from .class_needs import short_classes
+from .classes import ClassRow
 from .features import chosen_backbone, embed
 from .gallery import known_predictions
 from .image_table import image_table
 from .ledger import Ledger, now
-from .predictions import PoolPredictions, pool_predictions
-from .rounds import list_rounds
+from .predictions import pool_predictions
 from .state import read_settings
 
 FOLDER = "search"
@@ -280,18 +279,7 @@ def text_direction(ledger: Ledger, query: str) -> FloatArray:
     return np.asarray(text_features(chosen_backbone(read_settings(ledger).backbone), query.strip()))
 
 
-# -- classes that are short --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ShortClass:
-    """A class with fewer labels than it should have."""
-
-    class_id: int
-    name: str
-    labelled: int
-    wanted: int
-    short: int
+# -- the likeliest images of a class -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,88 +303,51 @@ class Hunt:
         return f"{short}: {many(len(self.matches), 'image')} that nobody has looked at, the likeliest first"
 
 
-def short_classes(ledger: Ledger) -> list[ShortClass]:
-    """Classes in use below their target, the shortest first.
-
-    The target is that of the newest round that has one, its labels before the round included; without one, equally many
-    labels of each class.
-    """
-    used = list_classes(ledger)
-    counts = answers.counts(ledger)
-    wanted = _targets(ledger, used, counts)
-    found = []
-    for one in used:
-        labelled = counts.get(one.id, 0)
-        missing = math.ceil(wanted[one.id] - labelled - 1e-6)
-        if missing > 0:
-            found.append(ShortClass(one.id, one.name, labelled, labelled + missing, missing))
-    return sorted(found, key=lambda one: -one.short)
-
-
-def _targets(ledger: Ledger, used: Sequence[ClassRow], counts: dict[int, int]) -> dict[int, float]:
-    for one in reversed(list_rounds(ledger)):
-        why = one.why
-        if why.get("target") and why.get("class_ids"):
-            known = zip(why["class_ids"], why.get("counts") or [0] * len(why["target"]), why["target"], strict=False)
-            target = {int(number): float(before) + float(share) for number, before, share in known}
-            break
-    else:
-        target = {}
-    total = sum(counts.get(one.id, 0) for one in used)
-    equal = total / len(used) if used else 0.0
-    return {one.id: target.get(one.id, equal) for one in used}
-
-
 def hunt(
-    ledger: Ledger, klass: ClassRow, count: int = 50, *, text: str | None = None, make: bool = True,
-    text_search: bool = True, report: Progress = no_progress,
+    ledger: Ledger, klass: ClassRow, count: int = 50, *, text: str | None = None,
+    direction: FloatArray | None = None, make: bool = True, report: Progress = no_progress,
 ) -> Hunt:  # fmt: skip
     """The likeliest images of a class among those that nobody has looked at and that nobody has on the screen.
 
-    By calibrated probabilities where the model has learnt the class; else by likeness to its images, or by a text,
-    unless `text_search` is off: a text needs the net of the backbone in memory.
+    By a text where one is given; else by calibrated probabilities where the model has learnt the class, by likeness to
+    its images, or by the usual text. A text needs the net of the backbone: with `make=False`, which computes nothing
+    that takes long, give its features as `direction` (see `usual_text`, `text_direction`).
     """
     table = image_table(ledger)
-    free = table.unseen() & ~np.isin(table.ids, _leased(ledger))
-    known = pool_predictions(ledger, report=report) if make else known_predictions(ledger)
-    if text is None and text_search and has_text(ledger):
-        usual: str | None = PROMPT.format(klass.name)
-    else:
-        usual = text
-    asked = _Hunting(klass, table.ids[free], known, count, text, usual)
-    how, matches = _hunted(ledger, asked, make=make, report=report)
+    free = table.ids[table.unseen() & ~np.isin(table.ids, _leased(ledger))]
+    how, ids, score = _hunted(ledger, klass, text, direction, make=make, report=report)
+    matches = _best(ids, score, np.isin(ids, free), count)
     labelled = answers.counts(ledger).get(klass.id, 0)
     short = {one.class_id: one.short for one in short_classes(ledger)}.get(klass.id, 0)
     return Hunt(klass.id, klass.name, labelled, short, how, tuple(matches))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Hunting:
-    klass: ClassRow
-    free: IntArray  # ids of images that may be offered
-    known: PoolPredictions | None
-    count: int
-    text: str | None  # as asked for: then neither the model nor examples are asked
-    usual: str | None  # for a class of which nothing else is known
+def usual_text(ledger: Ledger, klass: ClassRow) -> str | None:
+    """The text to hunt with where nothing else is known of a class; None where something is, or no text helps."""
+    known = known_predictions(ledger)
+    learnt = known is not None and known.of_class(klass.id) is not None
+    return None if learnt or _images_of(ledger, klass.id) or not has_text(ledger) else PROMPT.format(klass.name)
 
 
-def _hunted(ledger: Ledger, asked: _Hunting, *, make: bool, report: Progress) -> tuple[str, list[Match]]:
-    known = asked.known
-    score = None if known is None or asked.text else known.of_class(asked.klass.id)
-    if known is not None and score is not None:
-        return "model", _best(known.ids, score, np.isin(known.ids, asked.free), asked.count)
-    images = [] if asked.text else _images_of(ledger, asked.klass.id)
-    if images:
-        ids, cosines = similarities(ledger, images, make=make)
-        return "examples", _best(ids, cosines, np.isin(ids, asked.free), asked.count)
-    if asked.usual:
-        index = _index(ledger, make=make, report=report)
-        cosines = index.cosines(text_direction(ledger, asked.usual))
-        return "text", _best(index.ids, cosines, np.isin(index.ids, asked.free), asked.count)
-    raise BadInput(
-        f"nothing is known of {asked.klass.name!r} yet: it has no label and no example image, and the backbone knows "
-        "no texts; label one image of it, or give it an example"
-    )
+def _hunted(
+    ledger: Ledger, klass: ClassRow, text: str | None, direction: FloatArray | None, *, make: bool, report: Progress
+) -> tuple[str, IntArray, FloatArray]:
+    """How the images are scored, their ids (n,) and their scores (n,)."""
+    if text is None:
+        known = pool_predictions(ledger, report=report) if make else known_predictions(ledger)
+        score = None if known is None else known.of_class(klass.id)
+        if known is not None and score is not None:
+            return "model", known.ids, score
+        if images := _images_of(ledger, klass.id):
+            return "examples", *similarities(ledger, images, make=make)
+        text = PROMPT.format(klass.name) if make and has_text(ledger) else None
+    if text is None:
+        raise BadInput(
+            f"nothing is known of {klass.name!r} yet: it has no label and no example image, and the backbone knows "
+            "no texts; label one image of it, or give it an example"
+        )
+    index = _index(ledger, make=make, report=report)
+    return "text", index.ids, index.cosines(text_direction(ledger, text) if direction is None else direction)
 
 
 def _images_of(ledger: Ledger, class_id: int) -> list[int]:

@@ -14,8 +14,8 @@ from .campaign import PANEL, Folder, Json, Quiet, campaigns
 from .output import Form, WrongUsage, frameless, plain, progress_shown, shell_line
 
 if TYPE_CHECKING:
+    from ..campaign.class_needs import ClassNeed
     from ..campaign.finding import FoundImage
-    from ..campaign.search import ShortClass
     from ..campaign.service import Campaign
 
 
@@ -51,9 +51,10 @@ def find(
 
 
 def _run(folder: Path, like: list[str], text: str | None, name: str | None, count: int, form: Form) -> None:
+    from ..campaign.class_needs import nothing_short_text, short_classes
     from ..campaign.classes import find_class
     from ..campaign.finding import named_matches
-    from ..campaign.search import hunt, short_classes
+    from ..campaign.search import hunt
 
     with (
         _opened(folder, write=bool(like or text or name)) as campaign,
@@ -66,7 +67,8 @@ def _run(folder: Path, like: list[str], text: str | None, name: str | None, coun
             images = campaign.find(like or None, text=text, count=count, report=report)
             title = f"{len(images)} images, the {'nearest' if like else 'best fit'} first"
         else:
-            _show_short(short_classes(campaign.ledger), folder, form)
+            short = short_classes(campaign.ledger)
+            _show_short(short, "" if short else nothing_short_text(campaign.ledger), folder, form)
             return
     _show_found(images, title, form)
 
@@ -103,9 +105,9 @@ def _show_found(images: list[FoundImage], title: str, form: Form) -> None:
             console.print(table)
 
 
-def _show_short(classes: list[ShortClass], folder: Path, form: Form) -> None:
+def _show_short(classes: list[ClassNeed], message: str, folder: Path, form: Form) -> None:
     if form is Form.JSON:
-        print(json.dumps({"short": [asdict(one) for one in classes]}))
+        print(json.dumps({"short": [asdict(one) for one in classes], "message": message}))
     elif form is Form.QUIET:
         print("\n".join(one.name for one in classes))
     else:
@@ -113,7 +115,7 @@ def _show_short(classes: list[ShortClass], folder: Path, form: Form) -> None:
 
         console, table = Console(highlight=False), frameless()
         if not classes:
-            console.print("No class is short of labels.")
+            console.print(message, soft_wrap=True)
             return
         for column in ("class", "labelled", "wanted", "short"):
             table.add_column(column, justify="left" if column == "class" else "right")

@@ -98,6 +98,11 @@ class NoteShown(ResponseBody):
     text: str
     at: int  # microseconds since 1970
 
+    @classmethod
+    def of(cls, one: notes.Note) -> NoteShown:
+        """Without the path of its image."""
+        return cls(id=one.id, annotator=one.annotator, kind=one.kind, text=one.text, at=one.at)
+
 
 class Notes(ResponseBody):
     """Comments on an image, the oldest first, and whether it is flagged."""
@@ -199,5 +204,4 @@ def notes_of(ledger: Ledger, image: str) -> Notes:
     flags = [one for one in found if one.kind != "comment"]
     flagged = bool(flags) and flags[-1].kind == "flag"
     shown = [one for one in found if one.kind == "comment" or (flagged and one is flags[-1])]
-    items = [NoteShown(id=o.id, annotator=o.annotator, kind=o.kind, text=o.text, at=o.at) for o in shown]
-    return Notes(flagged=flagged, items=items)
+    return Notes(flagged=flagged, items=[NoteShown.of(one) for one in shown])

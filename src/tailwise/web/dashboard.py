@@ -55,7 +55,7 @@ async def dashboard(service: CurrentService) -> Dashboard:
     return Dashboard(overview=await service.read(overview), job=job)
 
 
-@api.post("/measure", responses=WRITE_ERRORS)
+@api.post("/measure", responses=WRITE_ERRORS, dependencies=OWNER)
 async def measure(service: CurrentService, body: Measure) -> schemas.JobStarted:  # noqa: ARG001 - an empty object
     """Measure in the background."""
     return schemas.JobStarted(job=service.measures_job.start({"measure": True}))

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path
 from pydantic import Field
 
 from ..campaign import gallery, search
-from ..campaign.classes import find_class
-from ..campaign.gallery import GalleryFilter, GalleryImage, GalleryOrder
+from ..campaign.answers import counts
+from ..campaign.class_needs import ClassNeed, nothing_short_text, short_classes
+from ..campaign.classes import ClassRow, find_class
+from ..campaign.gallery import Chosen, GalleryFilter, GalleryImage, GalleryOrder, ImageEvent
 from ..campaign.images import find_image
 from ..campaign.ledger import Ledger
 from ..campaign.predictions import newest_version
@@ -23,6 +25,7 @@ from ..campaign.relabelling import MOST, relabel, undo_batch
 from ..errors import BadInput
 from ..types import FloatArray
 from . import schemas
+from .classes import NoteShown
 from .routes import ERRORS, SOURCE, WRITE_ERRORS, CurrentRole, CurrentService
 from .service import Service
 
@@ -101,49 +104,13 @@ class GalleryKeys(schemas.ResponseBody):
     keys: list[schemas.ImageKey]
 
 
-class Event(schemas.ResponseBody):
-    """Something that was said of an image."""
-
-    at: int
-    annotator: str
-    kind: str
-    class_id: int | None
-    round_id: int | None
-    found_by: str | None
-    batch: str | None
-    undone: bool
-    key: str
-
-
-class ChosenIn(schemas.ResponseBody):
-    """Why a round asked for an image."""
-
-    round_id: int
-    rank: int
-    of: int
-    opened_at: int
-    strategy: str
-    predicted: int | None
-    confidence: float | None
-    cold_start: bool
-
-
-class ImageNote(schemas.ResponseBody):
-    """A flag or a comment."""
-
-    at: int
-    annotator: str
-    kind: str
-    text: str
-
-
 class ImageDetail(schemas.ResponseBody):
     """One image with its history."""
 
     image: Tile
-    events: list[Event]
-    chosen: list[ChosenIn]
-    notes: list[ImageNote]
+    events: list[ImageEvent]
+    chosen: list[Chosen]
+    notes: list[NoteShown]
     copies: list[schemas.ImageKey]
     neighbours: list[Tile]
 
@@ -207,27 +174,19 @@ class HuntRequest(schemas.RequestBody):
     """The class to hunt for; without one, that which is shortest."""
 
     class_id: schemas.ClassId | None = None
-    count: int = Field(default=48, ge=1, le=MOST_FOUND)
-
-
-class Short(schemas.ResponseBody):
-    """A class with fewer labels than it should have."""
-
-    class_id: int
-    name: str
-    labelled: int
-    wanted: int
-    short: int
+    count: int = Field(default=48, ge=0, le=MOST_FOUND, description="0: say which classes are short, and no more")
+    text: Text = Field(default="", description="what the images show, in place of what is known of the class")
 
 
 class HuntResult(schemas.ResponseBody):
     """Classes that are short, and the likeliest images of one of them."""
 
-    classes: list[Short]
+    classes: list[ClassNeed]
     class_id: int | None = None
     labelled: int = 0
     short: int = 0
     how: Literal["model", "examples", "text", "none"] = "none"
+    text: bool = Field(description="whether a class can be hunted by a text")
     message: str = Field(default="", description="why nothing can be offered")
     tiles: list[Tile] = Field(default=[])
 
@@ -298,7 +257,11 @@ async def find_by_text(service: CurrentService, body: TextSearch) -> Found:
 @api.post("/hunt", responses=WRITE_ERRORS)
 async def hunt(service: CurrentService, body: HuntRequest) -> HuntResult:
     """Classes that are short, and the likeliest unlabelled images of one; not where people label blind."""
-    return await service.read(lambda ledger: _hunt(service, ledger, body))
+    asked = await service.read(lambda ledger: _hunted(service, ledger, body))
+    direction = None
+    if asked.text is not None:  # a net makes it, so not in a reader's thread
+        direction = await asyncio.to_thread(search.text_direction, service.ledger, asked.text)
+    return await service.read(lambda ledger: _hunt(service, ledger, asked, direction))
 
 
 async def _direction(service: Service, body: GalleryQuery) -> FloatArray | None:
@@ -381,9 +344,9 @@ def _detail(service: Service, ledger: Ledger, key: str) -> ImageDetail:
             service.jobs.prepare()
     return ImageDetail(
         image=_tile(found.image),
-        events=[Event(**asdict(one)) for one in found.events],
-        chosen=[ChosenIn(**asdict(one)) for one in found.chosen],
-        notes=[ImageNote(**asdict(one)) for one in found.notes],
+        events=list(found.events),
+        chosen=list(found.chosen),
+        notes=[NoteShown.of(one) for one in found.notes],
         copies=list(found.copies),
         neighbours=_matches(service, ledger, matches),
     )
@@ -401,24 +364,40 @@ def _relabel(ledger: Ledger, body: Relabel, *, settle: bool) -> RelabelDone:
     )  # fmt: skip
 
 
-def _hunt(service: Service, ledger: Ledger, body: HuntRequest) -> HuntResult:
+@dataclass(frozen=True, slots=True)
+class _Hunted:
+    """What is hunted: the class, if any, how many images, and the text that is needed for it."""
+
+    klass: ClassRow | None
+    count: int
+    text: str | None
+
+
+def _hunted(service: Service, ledger: Ledger, body: HuntRequest) -> _Hunted:
     service.prelabels.check_not_blind(ledger)
     _guesses_state(service, ledger, blind=False)
-    short = search.short_classes(ledger)
-    classes = [Short(**asdict(one)) for one in short]
+    short = short_classes(ledger)
     chosen = body.class_id if body.class_id is not None else (short[0].class_id if short else None)
-    if chosen is None:
-        return HuntResult(classes=[])
+    if chosen is None or not body.count:
+        return _Hunted(None, 0, None)
     klass = find_class(ledger, chosen)
+    return _Hunted(klass, body.count, body.text.strip() or search.usual_text(ledger, klass))
+
+
+def _hunt(service: Service, ledger: Ledger, asked: _Hunted, direction: FloatArray | None) -> HuntResult:
+    short, klass = short_classes(ledger), asked.klass
+    known = HuntResult(classes=short, text=search.has_text(ledger), message="" if short else nothing_short_text(ledger))
+    if klass is None:
+        return known
+    missing = next((one.short for one in short if one.class_id == klass.id), 0)
+    known = known.model_copy(update={"class_id": klass.id, "short": missing, "labelled": counts(ledger)[klass.id]})
     try:
-        found = search.hunt(ledger, klass, body.count, make=False, text_search=False)
+        found = search.hunt(ledger, klass, asked.count, text=asked.text, direction=direction, make=False)
     except (BadInput, search.NotReady) as error:
         _search_state(service, ledger)
-        return HuntResult(classes=classes, class_id=klass.id, message=service.public(str(error)))
-    return HuntResult(
-        classes=classes, class_id=klass.id, labelled=found.labelled, short=found.short, how=found.how,  # type: ignore[arg-type]
-        tiles=_matches(service, ledger, found.matches),
-    )  # fmt: skip
+        return known.model_copy(update={"message": service.public(str(error))})
+    tiles = _matches(service, ledger, found.matches)
+    return known.model_copy(update={"how": found.how, "message": "", "tiles": tiles})
 
 
 def _matches(service: Service, ledger: Ledger, matches: Sequence[search.Match]) -> list[Tile]:

@@ -26,7 +26,7 @@ from ..errors import UnknownName
 from ..report.map import class_colours
 from ..types import IntArray
 from . import schemas
-from .routes import ALWAYS_ASK, ERRORS, WRITE_ERRORS, CurrentService, cached
+from .routes import ALWAYS_ASK, ERRORS, OWNER, WRITE_ERRORS, CurrentService, cached
 from .views import Prelabels
 
 MOST = 65_535  # of 16 bits; on both axes it is 1
@@ -61,7 +61,7 @@ async def status(service: CurrentService) -> MapStatus:
     return await service.read(lambda ledger: map_status(ledger, service.map_job.state))
 
 
-@api.post("/start", name="draw_map", responses=WRITE_ERRORS)
+@api.post("/start", name="draw_map", responses=WRITE_ERRORS, dependencies=OWNER)
 async def draw(service: CurrentService, body: DrawMap) -> schemas.JobStarted:
     """Draw the map in the background, or place the images that are new on it."""
     check_method(body.method)
@@ -106,7 +106,7 @@ def points_of(ledger: Ledger, prelabels: Prelabels) -> bytes:
     """The stored map with what is known of its images, as bytes."""
     found = stored_projection(ledger)
     if found is None:
-        raise UnknownName("the map is not drawn yet; draw it with POST /api/map")
+        raise UnknownName("the map is not drawn yet; draw it with POST /api/map/start")
     classes = list_classes(ledger, retired=True)
     values = point_values(ledger, found.images)
     guesses = guesses_of(ledger, found, values, prelabels)

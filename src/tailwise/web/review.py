@@ -23,7 +23,7 @@ from ..campaign.duplicates import (
 from ..campaign.ledger import Ledger
 from ..campaign.review import LabelError, kept_review, review_key
 from . import schemas
-from .routes import ERRORS, WRITE_ERRORS, CurrentService
+from .routes import ERRORS, OWNER, WRITE_ERRORS, CurrentService
 from .views import Prelabels, Read, seals_of
 
 MOST_ERRORS = 200
@@ -99,7 +99,7 @@ async def label_errors(service: CurrentService) -> LabelErrors:
     return await service.read_parts(lambda read: errors_found(read, service.prelabels, job))
 
 
-@api.post("/errors/start", name="check_labels", responses=WRITE_ERRORS)
+@api.post("/errors/start", name="check_labels", responses=WRITE_ERRORS, dependencies=OWNER)
 async def check_labels(service: CurrentService, body: schemas.RequestBody) -> schemas.JobStarted:
     """Check the labels in the background."""
     del body
@@ -114,7 +114,7 @@ async def duplicates(service: CurrentService) -> Duplicates:
     return await service.read_parts(lambda read: duplicates_found(read, job))
 
 
-@api.post("/duplicates/start", name="look_for_duplicates", responses=WRITE_ERRORS)
+@api.post("/duplicates/start", name="look_for_duplicates", responses=WRITE_ERRORS, dependencies=OWNER)
 async def look_for_duplicates(service: CurrentService, body: schemas.RequestBody) -> schemas.JobStarted:
     """Look for images that are alike in the background."""
     del body

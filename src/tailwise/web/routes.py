@@ -83,11 +83,11 @@ CurrentRole = Annotated[Role, Depends(_role)]
 
 
 async def require_owner(role: CurrentRole) -> None:
-    """For routes that train, settle, export, or change classes or settings."""
+    """For routes that train, measure or compute for long, settle, export, or change classes or settings."""
     if role != "owner":
         raise OwnerOnly(
-            "this needs the owner's link: annotators label, and only the owner can train, settle conflicts, export, "
-            "or change classes and settings; ask the person who runs `tailwise label`"
+            "this needs the owner's link: annotators label, and only the owner can train, start long work, settle "
+            "conflicts, export, or change classes and settings; ask the person who runs `tailwise label`"
         )
 
 

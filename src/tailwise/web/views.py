@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from .. import __version__
 from ..campaign import answers, rounds
+from ..campaign.class_needs import round_targets
 from ..campaign.classes import list_classes
 from ..campaign.features import SIMPLE, chosen_backbone
 from ..campaign.images import SEAL_DIGITS, find_image
@@ -168,8 +169,7 @@ def _balance(
     current: rounds.Round | None, labelled: Mapping[int, int], fresh: Mapping[int, int]
 ) -> list[schemas.ClassBalance]:  # fmt: skip
     why = current.why if current else {}
-    before, expected, wanted = (_by_class(why, name) for name in ("counts", "expected_counts", "target"))
-    target = {number: before.get(number, 0.0) + share for number, share in wanted.items()}
+    expected, target = _by_class(why, "expected_counts"), round_targets(why)
     return [
         schemas.ClassBalance(
             class_id=number,

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tailwise.campaign.advice import gather
 from tailwise.campaign.answers import Answer, record
 from tailwise.campaign.choosing import RoundOptions, next_round
+from tailwise.campaign.confusion import confused_by_model, confused_classes
 from tailwise.campaign.ledger import Ledger
 from tailwise.campaign.overview import (
     FILE,
@@ -103,6 +105,30 @@ def test_agreement_is_that_of_each_two_people(ledger: Ledger) -> None:
     assert len(others) == 2
 
 
+def test_confused_classes_are_those_of_a_count_by_hand(ledger: Ledger) -> None:
+    confusion = np.array([[33, 7, 0], [2, 10, 2], [0, 1, 9]])  # true classes down
+    pairs = confused_by_model(confusion, (1, 2, 3))
+    assert pairs == [[1, 2, 7, 40], [2, 1, 2, 14], [2, 3, 2, 14], [3, 2, 1, 10]]
+    by_model = confused_classes(ledger, {"confused": [*pairs, [1, 99, 1, 40]]})  # a class that is not there any more
+    assert [one.text for one in by_model] == [
+        "cat taken for dog: 7 of 40", "dog taken for cat: 2 of 14", "dog taken for eel: 2 of 14",
+        "eel taken for dog: 1 of 10",
+    ]  # fmt: skip
+    assert confused_classes(ledger, None) == ()
+
+    said = {"ada": [1, 1, 2, 3, None, 1], "bob": [2, 2, 2, 3, 1], "cy": [2, 1]}
+    for name, answers in said.items():
+        for image, cls in enumerate(answers, start=1):
+            say(ledger, image, name, cls)
+    found = confused_classes(ledger, None)  # cat or dog: images 1 and 2, of 1, 2, 3 and 5; image 6 has one answer
+    assert [(one.text, one.class_id, one.other_id) for one in found] == [
+        ("cat or dog: people differ on 2 of 4", 1, 2), ("cat or other: people differ on 1 of 3", 1, None),
+    ]  # fmt: skip
+    keys = [row[0] for row in ledger.read("SELECT key FROM image ORDER BY id")]
+    assert found[0].images == tuple(keys[:2])
+    assert overview(ledger).confused == found
+
+
 def test_every_strategy_that_is_offered_can_be_set() -> None:
     offered = strategy_choices()
     assert offered[0].name == "boundary"
@@ -126,6 +152,7 @@ def test_measures_are_kept_until_something_is_answered(make_studio: MakeStudio) 
     assert made["advice"]["because"] == studio.campaign.advise().because
     curve = gather(ledger).curve
     assert curve is not None
+    assert made["confused"] == confused_by_model(curve.confusion, curve.class_ids)[:5]
     assert [point["labels"] for point in made["curve"]] == [point.labels for point in curve.points]
     level = curve.points[-1].balanced_accuracy
     assert level is not None

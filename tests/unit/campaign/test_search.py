@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tailwise.campaign.answers import counts
 from tailwise.campaign.classes import find_class
 from tailwise.campaign.features import embed
 from tailwise.campaign.image_table import image_table
@@ -26,7 +25,8 @@ from tailwise.campaign.search import (
     known_index,
     make_index,
     more_like,
-    short_classes,
+    text_direction,
+    usual_text,
 )
 from tailwise.errors import BadInput
 
@@ -139,20 +139,6 @@ def test_a_class_that_the_model_does_not_know_is_hunted_by_its_images(make_studi
     assert _path(studio.ledger, by_example.matches[0].image) == "cat-000.png"  # nobody has labelled it yet
 
 
-def test_short_classes_are_below_the_target_of_the_last_round_or_below_equal_shares(make_studio: MakeStudio) -> None:
-    studio = make_studio({"cat": 30, "dog": 6, "eel": 12}, spread=0.3, seed=1)
-    assert short_classes(studio.ledger) == []
-    studio.say([1, 2, 3, 4], cls=1)
-    studio.say([5], cls=2)
-    equal = {one.name: (one.wanted, one.short) for one in short_classes(studio.ledger)}
-    assert equal == {"eel": (2, 2), "dog": (2, 1)}  # 5 labels, 3 classes: 1.67 of each
-    opened = studio.campaign.next(9).round
-    assert opened is not None
-    wanted = dict(zip(opened.why["class_ids"], np.add(opened.why["counts"], opened.why["target"]), strict=True))
-    for one in short_classes(studio.ledger):
-        assert one.short == int(np.ceil(wanted[one.class_id] - counts(studio.ledger)[one.class_id] - 1e-6)) > 0
-
-
 def test_images_on_somebodys_screen_are_not_hunted(make_studio: MakeStudio) -> None:
     from tailwise.campaign.leases import lease
 
@@ -175,41 +161,6 @@ def test_what_was_asked_for_must_be_said(make_studio: MakeStudio) -> None:
         studio.campaign.find(text="a cat")
 
 
-@pytest.fixture(scope="module")
-def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny CLIP with random weights and a tokenizer of five words."""
-    torch = pytest.importorskip("torch")
-    t = pytest.importorskip("transformers")
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    folder = tmp_path_factory.mktemp("models") / "clip"
-    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    text = small | {
-        "vocab_size": 8,
-        "max_position_embeddings": 6,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-        "pad_token_id": 1,
-    }
-    config = t.CLIPConfig(
-        vision_config=small | {"image_size": 16, "patch_size": 8}, text_config=text, projection_dim=12
-    )
-    torch.manual_seed(0)
-    t.utils.logging.disable_progress_bar()
-    t.CLIPModel(config).save_pretrained(folder)
-    t.utils.logging.enable_progress_bar()
-    size = {"height": 16, "width": 16}
-    t.CLIPImageProcessorPil(size={"shortest_edge": 16}, crop_size=size).save_pretrained(folder)
-    words = {"<s>": 0, "</s>": 1, "a": 2, "photo": 3, "of": 4, "cat": 5, "dog": 6, "?": 7}
-    made = Tokenizer(models.WordLevel(words, unk_token="?"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)])
-    t.PreTrainedTokenizerFast(
-        tokenizer_object=made, bos_token="<s>", eos_token="</s>", pad_token="</s>", unk_token="?"
-    ).save_pretrained(folder)
-    return folder
-
-
 def test_a_text_finds_the_images_that_the_library_itself_would(clip: Path, make_studio: MakeStudio) -> None:
     import torch
     import transformers
@@ -230,5 +181,13 @@ def test_a_text_finds_the_images_that_the_library_itself_would(clip: Path, make_
     assert [one.how for one in studio.campaign.find(text="a cat", count=2)] == ["text", "text"]
     hunted_by_text = hunt(studio.ledger, find_class(studio.ledger, "cat"), 3)  # nothing is labelled, no model yet
     assert hunted_by_text.how == "text"
+    by_words = hunt(studio.ledger, find_class(studio.ledger, "dog"), 8, text="a cat")
+    assert [(one.image, one.score) for one in by_words.matches] == [(one.image, one.score) for one in found]
+    direction = text_direction(studio.ledger, "a cat")  # as the page does: made elsewhere, nothing else is computed
+    again = hunt(studio.ledger, find_class(studio.ledger, "dog"), 8, text="a cat", direction=direction, make=False)
+    assert again.matches == by_words.matches
+    assert usual_text(studio.ledger, find_class(studio.ledger, "cat")) == "a photo of a cat"
+    studio.say([1], cls=1)
+    assert usual_text(studio.ledger, find_class(studio.ledger, "cat")) is None  # its image says more
     long = find_text(studio.ledger, "a cat of a dog of a cat of a dog", 2)  # cut to what the model takes
     assert len(long) == 2

@@ -52,6 +52,19 @@ def test_short_classes_and_hunts(birds: Path, capsys: pytest.CaptureFixture[str]
     assert "kite is 1 label short" in printed(capsys, str(birds), "--class", "kite")
 
 
+def test_where_nothing_is_labelled_the_first_step_is_shown(
+    birds: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with Campaign.create(tmp_path / "fresh", tmp_path / "photos", ["owl", "kite"], backbone="simple"):
+        pass
+    found = json.loads(printed(capsys, str(tmp_path / "fresh"), "--json"))
+    assert found["short"] == []
+    assert found["message"].startswith("Nothing is labelled yet. Open a round and label some images first")
+    assert found["message"] in printed(capsys, str(tmp_path / "fresh"))
+    assert "No class is short" not in found["message"]
+    assert json.loads(printed(capsys, str(birds), "--json"))["message"] == ""
+
+
 def test_a_campaign_that_is_being_served_can_be_searched(birds: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Campaign.open(birds):
         found = json.loads(printed(capsys, str(birds), "--like", "0.png", "--json"))

@@ -6,7 +6,7 @@ import { byId, counted, h, icon, nameTag, percent } from './dom.js';
 import { note } from './link.js';
 import { go } from './nav.js';
 import { makeSettingsForm, settingsText } from './round_settings.js';
-import { store } from './state.js';
+import { isOwner, store } from './state.js';
 import { toast } from './toast.js';
 
 const CALM = 15_000; // ms between two looks
@@ -16,7 +16,7 @@ const FEW = 12; // classes that are shown before one asks for all
 const WORTH = { yes: 'Another round is worth it.', no: 'You can stop here.', unclear: 'Whether another round is worth it is not clear yet.' };
 
 /** @typedef {{value: number|null, low: number, high: number, images: number}} Estimate */
-/** @typedef {{class_id: number, name: string, labelled: number, target: number, short: number}} Need */
+/** @typedef {{class_id: number, name: string, labelled: number, target: number, wanted: number, short: number}} Need */
 
 /** @param {any} _session */
 export function makeView(_session) {
@@ -27,9 +27,9 @@ export function makeView(_session) {
   /** @type {Set<string>} */ const opened = new Set(); // lists that are shown whole
   const settings = makeSettingsForm((now) => { if (reply) reply.overview.settings = now; void load(); });
   const exporting = h('button', { class: 'plain', type: 'button', 'data-act': 'export', onclick: () => void download() }, 'Export labels');
-  const cards = Object.fromEntries(['advice', 'curve', 'needs', 'audit', 'round', 'people', 'settings'].map((name) => [name, h('section', { class: `card dash-${name}`, 'data-card': name, 'aria-labelledby': `dash-${name}-title` })]));
+  const cards = Object.fromEntries(['advice', 'curve', 'needs', 'audit', 'confused', 'round', 'people', 'settings'].map((name) => [name, h('section', { class: `card dash-${name}`, 'data-card': name, 'aria-labelledby': `dash-${name}-title` })]));
   place.append(h('header', { class: 'view-head' }, h('h1', {}, 'Dashboard'), h('span', { class: 'end' }, exporting)), 
-    h('div', { class: 'dash', hidden: true }, cards.advice, h('div', { class: 'column' }, cards.curve, cards.audit), h('div', { class: 'column' }, cards.needs, cards.round, cards.people), cards.settings));
+    h('div', { class: 'dash', hidden: true }, cards.advice, h('div', { class: 'column' }, cards.curve, cards.audit, cards.confused), h('div', { class: 'column' }, cards.needs, cards.round, cards.people), cards.settings));
 
   async function load() {
     clearTimeout(timer);
@@ -47,7 +47,7 @@ export function makeView(_session) {
   /** Whether the measures are so old that they are made again without being asked for. */
   function wanting() {
     const { labelled, rounds, measures, measures_fresh: fresh } = reply.overview;
-    if (asked || fresh || !labelled || reply.job.state === 'running') return false;
+    if (asked || fresh || !labelled || reply.job.state === 'running' || !isOwner(store.get())) return false;
     return !measures || measures.rounds !== rounds || labelled >= GROWN * measures.labels;
   }
 
@@ -75,12 +75,13 @@ export function makeView(_session) {
 
   function show() {
     const { overview, job } = reply;
-    const owner = isOwner();
+    const owner = isOwner(store.get());
     const again = () => void measure().then(load, note);
     fill('advice', adviceCard(overview, job, again));
     fill('curve', curveCard(overview, job, cards.curve.clientWidth));
-    fill('needs', needsCard(overview.needs, opened, show));
+    fill('needs', needsCard(overview, opened, show));
     fill('audit', auditCard(overview, opened, show));
+    fill('confused', confusedCard(overview));
     fill('round', roundCard(overview.last_round, opened, show));
     fill('people', peopleCard(overview));
     exporting.hidden = !owner || !overview.labelled;
@@ -120,11 +121,6 @@ export function makeView(_session) {
   };
 }
 
-/** A server without roles lets everyone do everything. */
-function isOwner() {
-  return (/** @type {any} */ (store.get().server)?.role ?? 'owner') === 'owner';
-}
-
 /** @param {string} name @param {string} text */
 const title = (name, text) => h('h2', { id: `dash-${name}-title` }, text);
 
@@ -148,7 +144,7 @@ function adviceCard(overview, job, again) {
     h('p', { class: 'advice', 'data-worth': measures?.audit?.stop?.reached ? 'no' : measures?.advice.worth_it ?? '' }, adviceText(overview)),
     h('div', { class: 'advice-row soft small', role: 'status' },
       running ? h('span', { class: 'measuring' }, progressBar(share, 100, 'Measuring the model'), `Measuring the model … ${share}\u202f%`) : old,
-      !running && labelled > 0 && !fresh && h('button', { class: 'link', type: 'button', 'data-act': 'measure', onclick: again }, 'Measure now'),
+      !running && labelled > 0 && !fresh && isOwner(store.get()) && h('button', { class: 'link', type: 'button', 'data-act': 'measure', onclick: again }, 'Measure now'),
       job.state === 'failed' && h('span', { class: 'fault' }, `Not measured: ${job.error ?? 'it failed'}`)),
     measures?.advice.evidence.length && h('details', {}, h('summary', {}, 'Details'), h('ul', { class: 'evidence' }, ...measures.advice.evidence.map((/** @type {any} */ one) => h('li', { 'data-leans': one.leans }, one.text, one.leans !== 'unclear' && h('span', { class: 'soft' }, ` (${arrows[/** @type {'yes'} */ (one.leans)]})`))))),
   ];
@@ -181,12 +177,12 @@ function folded(rows, name, kind, opened, show) {
   ];
 }
 
-/** @param {Need[]} needs @param {Set<string>} opened @param {() => void} show */
-function needsCard(needs, opened, show) {
+/** @param {{needs: Need[], labelled: number}} overview @param {Set<string>} opened @param {() => void} show */
+function needsCard({ needs, labelled }, opened, show) {
   const short = needs.filter((need) => need.short);
   const most = Math.max(1, ...needs.map((need) => Math.max(need.labelled, need.target)));
   const [first] = short;
-  const text = !first ? 'Every class has as many labels as it should.' : `${first.name} is ${counted(first.short, 'label')} short${short.length > 1 ? `, and ${counted(short.length - 1, 'other class is', 'other classes are')} short, too` : ''}.`;
+  const text = !labelled ? 'Nothing is labelled yet.' : !first ? 'Every class has as many labels as it should.' : `${first.name} is ${counted(first.short, 'label')} short${short.length > 1 ? `, and ${counted(short.length - 1, 'other class is', 'other classes are')} short, too` : ''}.`;
   return [
     title('needs', 'Balance'),
     h('p', {}, text),
@@ -205,7 +201,7 @@ function needRow(need, most) {
     go('gallery');
   };
   return h('li', {}, nameTag(need.name), h('span', { class: 'track', 'aria-hidden': 'true' }, bar, mark),
-    h('span', { class: 'count' }, h('span', { class: 'unseen' }, `${need.name}: `), need.labelled, h('span', { class: 'unseen' }, ` labelled, target ${Math.round(need.target)}`)),
+    h('span', { class: 'count' }, h('span', { class: 'unseen' }, `${need.name}: `), need.labelled, h('span', { class: 'unseen' }, ` labelled, target ${need.wanted}`)),
     need.short ? h('button', { class: 'hunt', type: 'button', 'data-act': `hunt-${need.class_id}`, title: `Look for more images of ${need.name}`, 'aria-label': `${need.short} short: look for more images of ${need.name}`, onclick: hunt }, `${need.short} short`, icon('right')) : h('span', { class: 'enough' }, icon('check'), h('span', { class: 'unseen' }, 'enough')));
 }
 
@@ -240,6 +236,27 @@ function estimateText(one) {
 
 /** With a decimal where it is small. @param {number} share */
 const percentOf = (share) => (share > 0 && share < 0.0995 ? `${(100 * share).toFixed(1)}\u202f%` : percent(share));
+
+/** Pairs of classes that are confused most often. @param {any} overview */
+function confusedCard({ confused, measures }) {
+  const of = (/** @type {string} */ by) => confused.filter((/** @type {any} */ pair) => pair.by === by);
+  const open = (/** @type {string[]} */ images) => {
+    sessionStorage.setItem('tailwise.selection', JSON.stringify(images));
+    go('gallery');
+  };
+  const rows = (/** @type {any[]} */ pairs) => h('ul', { class: 'confused' }, ...pairs.map((pair) => h('li', { 'data-by': pair.by, dir: 'auto' }, pair.images.length
+    ? h('button', { class: 'link', type: 'button', title: 'Show these images in the gallery', onclick: () => open(pair.images) }, pair.text) : pair.text)));
+  const [model, people] = [of('model'), of('people')];
+  const none = measures ? 'Neither the model nor people confuse any two classes.' : 'After the first measurement, this shows which classes the model takes for which.';
+  return [
+    title('confused', 'Confused classes'),
+    model.length > 0 && h('p', { class: 'soft small' }, 'By the model, of the labelled images of a class, on labels that it has not seen:'),
+    model.length > 0 && rows(model),
+    people.length > 0 && h('p', { class: 'soft small' }, 'By people, of the images that two have answered, one of them with either class:'),
+    people.length > 0 && rows(people),
+    !confused.length && h('p', { class: 'soft' }, none),
+  ];
+}
 
 /** @param {any} round @param {Set<string>} opened @param {() => void} show */
 function roundCard(round, opened, show) {

@@ -5,7 +5,7 @@ import { randomHex } from './ids.js';
 import { look, note } from './link.js';
 import { jobMessage, makeAnotherClass, makeFinder, undoButton, verdictButton, viewMessage } from './review_desk.js';
 import { placeOf } from './keys.js';
-import { answerText, className, store } from './state.js';
+import { answerText, className, isOwner, OWNER_ONLY, store } from './state.js';
 import { toast } from './toast.js';
 
 const MOST_TILES = 60;
@@ -145,6 +145,7 @@ export function makeView(_session) {
     if (!reply.installed) return viewMessage('key', 'This view needs imagehash', h('p', {}, h('code', {}, "pip install 'tailwise[review]'")), 'Install it where the server runs, and start the server again.');
     if (reply.job.state === 'running') return jobMessage('Looking for images that are alike …', reply.job);
     if (reply.job.state === 'failed' && !reply.fresh) return viewMessage('away', 'Duplicates could not be looked for', reply.job.error ?? '');
+    if (!reply.count && !reply.fresh && !isOwner(store.get())) return viewMessage('key', 'Nobody has looked for duplicates yet', OWNER_ONLY);
     if (!reply.count) return viewMessage('check', 'No images look alike', 'Exact copies are known by their bytes, and are asked about only once.');
     return viewMessage('check', 'All groups have one label each', `${counted(reply.count, 'group')} with ${counted(reply.images, 'image')}.`);
   }

@@ -17,11 +17,12 @@ import { toast } from './toast.js';
 /** @typedef {{snapshot: string, total: number, tiles: Tile[], guesses: string, search: string, text: boolean}} Reply */
 
 const SELECTION = 'tailwise.selection'; // keys that another view hands over
+const HUNT = 'tailwise.hunt'; // the class that another view wants more images of
 const SIZES = { small: 104, medium: 152, large: 250 };
 const KEEP_SIZE = 'tailwise.tiles';
 const MOST = 10_000;
 
-/** @param {{quiet: () => Promise<void>}} session */
+/** @param {{quiet: () => Promise<void>, imageNotes: {makeNotesList: (changed: () => void) => any}}} session */
 export function makeView(session) {
   const place = byId('gallery');
   /** @type {Reply|null} */ let reply = null;
@@ -30,7 +31,8 @@ export function makeView(session) {
   let turn = 0;
 
   const filter = makeGalleryFilter(() => void load());
-  const detail = makeImageDetail({ alike: (key) => filter.likeThese([key]), label: (key) => { tiles.clear(); tiles.select([key]); picker.open(1); } });
+  const notes = session.imageNotes.makeNotesList(() => void session.quiet().then(() => current().refresh()));
+  const detail = makeImageDetail({ notes, alike: (key) => filter.likeThese([key]), label: (key) => { tiles.clear(); tiles.select([key]); picker.open(1); } });
   const picker = makeClassPicker((class_id) => void relabel(current().selected(), class_id));
   const tiles = makeGalleryTiles({ load: page, caption, changed: count, open: (tile) => void detail.open(tile), failed });
   const hunt = makeHunt({ accept: (images, class_id) => relabel(images, class_id, 'hunt'), open: (tile) => void detail.open(tile), toggled, failed });
@@ -234,7 +236,10 @@ export function makeView(session) {
   function open() {
     takeSelection();
     filter.draw();
-    void hunt.look();
+    const wanted = Number(sessionStorage.getItem(HUNT));
+    sessionStorage.removeItem(HUNT);
+    if (wanted && !isBlind(store.get())) hunt.start(wanted);
+    else void hunt.look();
     void load();
   }
 

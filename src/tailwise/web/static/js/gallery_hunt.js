@@ -6,7 +6,7 @@ import { className, isBlind, store } from './state.js';
 
 /** @typedef {import('./gallery_tiles.js').Tile} Tile */
 /** @typedef {{class_id: number, name: string, labelled: number, wanted: number, short: number}} Short */
-/** @typedef {{classes: Short[], class_id: number|null, labelled: number, short: number, how: string, message: string, tiles: Tile[]}} Hunt */
+/** @typedef {{classes: Short[], class_id: number|null, labelled: number, short: number, how: string, text: boolean, message: string, tiles: Tile[]}} Hunt */
 
 const COUNT = 48;
 const CERTAIN = 0.6; // tiles below start unselected
@@ -22,12 +22,13 @@ const OFFERED = 6; // short classes that are shown as buttons
 export function makeHunt({ accept, open, toggled, failed }) {
   /** @type {Hunt|null} */ let hunt = null;
   /** @type {number|null} */ let hunting = null; // the class
-  let turn = 0;
+  let [turn, words] = [0, '']; // words: what the images show, in place of what is known of the class
   const offer = h('div', { class: 'hunt-offer' });
   const title = h('h2', { class: 'hunt-title' });
   const hint = h('p', { class: 'soft small' });
-  const words = h('span', {});
-  const take = h('button', { type: 'button', class: 'main', 'data-act': 'hunt-accept', onclick: () => void acceptAll() }, icon('check'), words, keycap('⏎'));
+  const box = /** @type {HTMLInputElement} */ (h('input', { type: 'text', class: 'find-box', placeholder: 'Hunt by text: what the images show', 'aria-label': 'Hunt by text', autocomplete: 'off', maxLength: 500, hidden: true, onkeydown: typed }));
+  const taking = h('span', {});
+  const take = h('button', { type: 'button', class: 'main', 'data-act': 'hunt-accept', onclick: () => void acceptAll() }, icon('check'), taking, keycap('⏎'));
   const leave = h('button', { type: 'button', class: 'plain', 'data-act': 'hunt-close', onclick: () => close() }, 'Back to the gallery');
   const tiles = makeGalleryTiles({
     load: async (offset, count) => (hunt?.tiles ?? []).slice(offset, offset + count),
@@ -35,7 +36,7 @@ export function makeHunt({ accept, open, toggled, failed }) {
     changed: count, open, failed, label: 'Candidates',
   });
   const place = h('section', { class: 'hunt', 'aria-label': 'Hunt', hidden: true },
-    h('header', { class: 'hunt-head' }, title, hint), tiles.element, h('footer', { class: 'hunt-foot' }, leave, take));
+    h('header', { class: 'hunt-head' }, title, hint, box), tiles.element, h('footer', { class: 'hunt-foot' }, leave, take));
 
   /** @param {Tile} tile */
   const score = (tile) => (hunt?.how === 'model' && tile.score !== null ? percent(tile.score) : '');
@@ -45,7 +46,7 @@ export function makeHunt({ accept, open, toggled, failed }) {
     if (isBlind(store.get())) return draw(null);
     const mine = ++turn;
     try {
-      const found = /** @type {Hunt} */ (await post('/api/hunt', { class_id: hunting, count: COUNT }));
+      const found = /** @type {Hunt} */ (await post('/api/hunt', { class_id: hunting, count: hunting === null ? 0 : COUNT, text: words }));
       if (mine === turn) draw(found);
     } catch (trouble) {
       if (mine === turn) failed(trouble);
@@ -56,9 +57,9 @@ export function makeHunt({ accept, open, toggled, failed }) {
   function draw(found) {
     hunt = found;
     const classes = found?.classes ?? [];
-    offer.hidden = !classes.length || hunting !== null;
+    offer.hidden = !found || hunting !== null;
     offer.replaceChildren(
-      h('span', { class: 'hunt-lead' }, icon('spark'), classes.length ? 'Short of labels' : ''),
+      h('span', { class: 'hunt-lead' }, icon('spark'), classes.length ? 'Short of labels' : found?.message ?? ''),
       ...classes.slice(0, OFFERED).map((one) => h('button', { type: 'button', class: 'chip', 'data-hunt': one.class_id, title: `Hunt for ${one.name}: ${one.labelled} of ${one.wanted} labels`, onclick: () => start(one.class_id) },
         nameTag(one.name), h('span', { class: 'short' }, `−${one.short}`))),
       classes.length > OFFERED ? more(classes.slice(OFFERED)) : '');
@@ -66,6 +67,7 @@ export function makeHunt({ accept, open, toggled, failed }) {
     const name = className(store.get(), hunting);
     title.replaceChildren(h('span', { dir: 'auto' }, name), found.short ? ` is ${counted(found.short, 'label')} short: here are the likeliest images of it that nobody has looked at` : `: the likeliest images that nobody has looked at`);
     hint.textContent = found.message || (found.tiles.length ? hintText(found.how) : 'Nobody has to look any further: every image is labelled or on somebody’s screen.');
+    box.hidden = !found.text;
     tiles.show(found.tiles.length, found.tiles);
     tiles.clear();
     tiles.select(found.how === 'model' ? found.tiles.filter((tile) => (tile.score ?? 0) >= CERTAIN).map((tile) => tile.key) : []);
@@ -81,12 +83,12 @@ export function makeHunt({ accept, open, toggled, failed }) {
   /** @param {string} how */
   function hintText(how) {
     if (how === 'model') return 'Tiles from 60\u202f% on are selected. Click or press x to take one out, then accept the rest.';
-    return how === 'examples' ? 'The model does not know this class yet: these are most like its labelled images. Select those that are right.' : 'These fit the name of the class best. Select those that are right.';
+    return how === 'examples' ? 'The model does not know this class yet: these are most like its labelled images. Select those that are right.' : `These fit ${words ? `“${words}”` : 'the name of the class'} best. Select those that are right.`;
   }
 
   function count() {
     const taken = tiles.count();
-    words.replaceChildren(`Accept ${taken} as `, h('span', { dir: 'auto' }, hunting === null ? '' : className(store.get(), hunting)));
+    taking.replaceChildren(`Accept ${taken} as `, h('span', { dir: 'auto' }, hunting === null ? '' : className(store.get(), hunting)));
     take.toggleAttribute('disabled', taken === 0);
   }
 
@@ -98,10 +100,20 @@ export function makeHunt({ accept, open, toggled, failed }) {
     else count();
   }
 
+  /** @param {KeyboardEvent} event */
+  function typed(event) {
+    if (event.key === 'Escape') box.blur();
+    if (event.key !== 'Enter' || event.isComposing) return;
+    words = box.value.trim();
+    delete place.dataset.ready;
+    void look();
+  }
+
   /** @param {number} class_id */
   function start(class_id) {
     if (!class_id) return;
     hunting = class_id;
+    words = box.value = '';
     place.hidden = false;
     offer.hidden = true;
     delete place.dataset.ready;
@@ -111,6 +123,7 @@ export function makeHunt({ accept, open, toggled, failed }) {
 
   function close() {
     hunting = null;
+    words = '';
     place.hidden = true;
     toggled(false);
     void look();

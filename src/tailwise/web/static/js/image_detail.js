@@ -14,15 +14,20 @@ import { className, isBlind, store } from './state.js';
 /** @type {Record<string, string>} */
 const FOUND = { hunt: 'found by hunting', gallery: 'in the gallery', review: 'in review', duplicates: 'as a duplicate', map: 'on the map' };
 
-/** @param {object} acts @param {(key: string) => void} acts.alike @param {(key: string) => void} acts.label */
-export function makeImageDetail({ alike, label }) {
+/**
+ * @param {object} acts
+ * @param {(key: string) => void} acts.alike
+ * @param {(key: string) => void} acts.label
+ * @param {{element: HTMLElement, show: (key: string, notes: Note[]) => void}} acts.notes flags and comments
+ */
+export function makeImageDetail({ alike, label, notes }) {
   const photo = /** @type {HTMLImageElement} */ (h('img', { class: 'detail-photo', alt: 'The image' }));
   const facts = h('div', { class: 'detail-facts' });
-  const hooks = h('div', { class: 'detail-hooks' }); // flags and comments go here
+  const near = h('div', { class: 'detail-facts' });
   const close = h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: () => dialog.close() }, icon('close'));
   const dialog = /** @type {HTMLDialogElement} */ (h('dialog', { class: 'sheet image-detail', 'aria-labelledby': 'detail-title' },
     h('header', {}, h('h2', { id: 'detail-title' }, 'Image'), close),
-    h('div', { class: 'detail' }, h('div', { class: 'detail-stage' }, photo), h('div', { class: 'detail-side' }, facts, hooks))));
+    h('div', { class: 'detail' }, h('div', { class: 'detail-stage' }, photo), h('div', { class: 'detail-side' }, facts, notes.element, near))));
   dialog.addEventListener('click', (event) => event.target === dialog && dialog.close());
   document.body.append(dialog);
   let shown = '';
@@ -33,6 +38,8 @@ export function makeImageDetail({ alike, label }) {
     photo.src = imageUrl(tile, 1280);
     photo.dataset.key = tile.key;
     facts.replaceChildren(h('p', { class: 'soft' }, 'Loading …'));
+    near.replaceChildren();
+    notes.element.hidden = true;
     if (!dialog.open) dialog.showModal();
     try {
       const found = /** @type {Detail} */ (await get(`/api/gallery/image/${tile.key}`));
@@ -57,10 +64,9 @@ export function makeImageDetail({ alike, label }) {
       found.events.length ? h('ol', { class: 'detail-events' }, ...found.events.filter((one) => one.kind !== 'undo').map(event)) : h('p', { class: 'soft' }, 'Nobody has answered it yet.'),
       h('h3', {}, 'Why it was chosen'),
       ...(found.chosen.length ? found.chosen.map((one) => h('p', {}, reason(one))) : [h('p', { class: 'soft' }, 'No round has asked for it.')]),
-      ...(found.notes.length ? [h('h3', {}, 'Notes'), h('ol', { class: 'detail-events' }, ...found.notes.map((one) => h('li', {}, avatar(one.annotator), h('span', { dir: 'auto' }, one.kind === 'comment' ? one.text : one.kind === 'flag' ? `flagged ${one.text}` : 'flag removed'), h('span', { class: 'soft small' }, when(one.at)))))] : []),
-      ...(found.copies.length ? [h('p', { class: 'soft' }, `${counted(found.copies.length, 'other file')} with the same content.`)] : []),
-      ...(found.neighbours.length ? [h('h3', {}, 'Most alike'), h('div', { class: 'detail-near' }, ...found.neighbours.map(neighbour))] : []));
-    hooks.dataset.image = image.key;
+      ...(found.copies.length ? [h('p', { class: 'soft' }, `${counted(found.copies.length, 'other file')} with the same content.`)] : []));
+    notes.show(image.key, found.notes);
+    near.replaceChildren(...(found.neighbours.length ? [h('h3', {}, 'Most alike'), h('div', { class: 'detail-near' }, ...found.neighbours.map(neighbour))] : []));
     dialog.dataset.ready = image.key;
   }
 
@@ -79,7 +85,7 @@ export function makeImageDetail({ alike, label }) {
       h('img', { src: imageUrl(tile, 160), alt: '', loading: 'lazy' }));
   }
 
-  return { open, element: dialog, hooks };
+  return { open, element: dialog };
 }
 
 /** @param {Chosen} one */

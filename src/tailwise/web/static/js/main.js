@@ -127,7 +127,7 @@ store.watch((state) => [state.view, state.annotator], async ({ view, annotator }
   try {
     if (!views[view] && LATER[view]) {
       const { makeView } = await LATER[view]();
-      views[view] ??= makeView(session);
+      views[view] ??= makeView({ ...session, imageNotes });
     }
   } catch (trouble) {
     toast('This view does not load. The page may have been updated: load it again.', { tone: 'bad', lasts: 8_000 });

@@ -1,6 +1,7 @@
 /** The parts around the map: its tools, the legend, the table of counts, and what is shown before it is drawn. */
 import { progressBar } from './cards.js';
 import { counted, h, icon, keycap, nameTag } from './dom.js';
+import { isOwner, OWNER_ONLY, store } from './state.js';
 
 /** @typedef {{points: number, missing: number, method: string|null, backbone: string|null, umap: boolean, job: import('./types.js').Job}} Status */
 
@@ -49,6 +50,7 @@ export function about({ method, backbone }, count) {
 /** The line above the map, or in its place. @param {Status} status @param {boolean} ready @param {string} fault @param {(how?: object) => Promise<void>} draw */
 export function stateOf(status, ready, fault, draw) {
   const running = status.job.state === 'running';
+  const owner = isOwner(store.get());
   const share = Math.round(100 * (status.job.share ?? 0));
   const bar = running ? h('div', { class: 'job' }, progressBar(share, 100, 'Drawing the map'), h('p', { class: 'soft small' }, status.job.what || 'Working', h('span', { class: 'end' }, `${share}\u202f%`))) : '';
   const trouble = h('p', { class: 'fault', role: 'alert' }, running ? '' : fault);
@@ -56,10 +58,10 @@ export function stateOf(status, ready, fault, draw) {
   if (!ready) {
     return h('div', { class: 'message' }, h('div', { class: 'emblem' }, icon('images')), h('h2', {}, running ? 'Drawing the map' : 'The map is not drawn yet'),
       h('p', { class: 'soft' }, 'Every image becomes a point, and alike images lie close together. It is drawn once, in the background, and kept.'),
-      running ? '' : h('button', { class: 'main', type: 'button', 'data-act': 'draw', onclick: () => void draw() }, 'Draw the map'), bar, trouble, hint);
+      running ? '' : owner ? h('button', { class: 'main', type: 'button', 'data-act': 'draw', onclick: () => void draw() }, 'Draw the map') : h('p', { class: 'soft' }, OWNER_ONLY), bar, trouble, hint);
   }
   const more = [];
-  if (!running && status.missing) more.push(h('button', { class: 'plain', type: 'button', 'data-act': 'place', onclick: () => void draw({ method: status.method }) }, `Add ${counted(status.missing, 'new image')}`));
-  if (!running && status.method === 'pca' && status.umap) more.push(h('button', { class: 'plain', type: 'button', 'data-act': 'umap', title: 'UMAP separates classes better; it takes a minute or two', onclick: () => void draw({ method: 'umap' }) }, 'Draw with UMAP'));
+  if (owner && !running && status.missing) more.push(h('button', { class: 'plain', type: 'button', 'data-act': 'place', onclick: () => void draw({ method: status.method }) }, `Add ${counted(status.missing, 'new image')}`));
+  if (owner && !running && status.method === 'pca' && status.umap) more.push(h('button', { class: 'plain', type: 'button', 'data-act': 'umap', title: 'UMAP separates classes better; it takes a minute or two', onclick: () => void draw({ method: 'umap' }) }, 'Draw with UMAP'));
   return h('div', { class: 'map-row' }, ...more, bar, trouble, status.method === 'pca' ? hint : '');
 }

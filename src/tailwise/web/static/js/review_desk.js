@@ -4,7 +4,7 @@ import { progressBar } from './cards.js';
 import { makeClassFilter } from './class_filter.js';
 import { h, icon, keycap, nameTag } from './dom.js';
 import { note } from './link.js';
-import { liveClasses, store } from './state.js';
+import { isOwner, liveClasses, store } from './state.js';
 import { makeZoom } from './zoom.js';
 
 const SOON = 700; // ms between two looks at a job
@@ -102,7 +102,7 @@ export function undoButton(undo, title) {
 
 /**
  * What the server has found in the background. `open` shows what was found last, asks for a fresh look where something
- * has changed since, and follows the job while the view is open.
+ * has changed since and the owner looks, and follows the job while the view is open.
  * @param {string} path @param {(reply: any) => boolean} ready whether a look makes sense @param {(reply: any, trouble: any) => void} draw
  */
 export function makeFinder(path, ready, draw) {
@@ -115,7 +115,7 @@ export function makeFinder(path, ready, draw) {
     let reply = null;
     try {
       reply = await get(path);
-      if (start && !reply.fresh && ready(reply) && reply.job.state !== 'running') reply = { ...reply, job: (await post(`${path}/start`, {})).job };
+      if (start && isOwner(store.get()) && !reply.fresh && ready(reply) && reply.job.state !== 'running') reply = { ...reply, job: (await post(`${path}/start`, {})).job };
     } catch (trouble) {
       note(trouble);
       if (open) draw(reply, trouble);

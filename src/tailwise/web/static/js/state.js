@@ -67,7 +67,7 @@ export function answerText(state, answer) {
   return answer.kind === 'skip' ? 'skipped' : className(state, answer.class_id);
 }
 
-/** Whether the owner's link was opened; annotators cannot train, settle, export, or change classes and settings. @param {PageState} state */
+/** Whether the owner's link was opened; annotators cannot train or start what takes long, settle, export, or change classes and settings. @param {PageState} state */
 export function isOwner(state) {
   return state.server?.role !== 'annotator';
 }
