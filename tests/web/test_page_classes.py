@@ -256,7 +256,7 @@ def test_flags_and_comments_are_kept_and_shown_with_their_author(
     other_page.wait_text("second line", ".comments")
     assert other_page.run("return window.hacked ?? null") is None
     other_page.press(Keys.ESCAPE)
-    other_page.until(lambda: not other_page.all("dialog[open]"), "the comments are closed")
+    other_page.until(lambda: other_page.run("return document.activeElement.id") == "stage", "the comments are closed")
     other_page.press("f")
     other_page.until(lambda: site.rows("SELECT kind FROM note ORDER BY id DESC LIMIT 1") == [("unflag",)], "unflagged")
 

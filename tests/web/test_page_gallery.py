@@ -208,17 +208,17 @@ def test_a_hunt_accepts_the_likeliest_with_one_key(page: Page, make_site: MakeSi
         assert page.run("return window.asked.at(-1)") == "a red bird"
 
 
-def test_of_very_many_images_few_are_in_the_document(page: Page, make_site: MakeSite) -> None:
+def test_of_many_images_few_are_in_the_document(page: Page, make_site: MakeSite) -> None:
     site = make_site(images=3, classes=TEN, chosen=0)
     site.stop()
     with Ledger.open(site.folder) as ledger, ledger.writing() as connection:
         connection.executemany(
             "INSERT INTO image (key, folder_id, path, sha256, bytes, width, height, orientation, added_at) "
             "VALUES (?, 1, ?, ?, 9, 8, 8, 1, 0)",
-            [(f"{number:016x}", f"z{number:06}.png", f"{number:064x}") for number in range(1, 4_001)],
+            [(f"{number:016x}", f"z{number:06}.png", f"{number:064x}") for number in range(1, 601)],
         )
     site.start()
-    keys = open_gallery(page, site, 4_003)
+    keys = open_gallery(page, site, 603)
     assert 0 < len(page.all("#gallery .gtile")) < 200
     page.run("const box = document.querySelector('.gallery-body .gallery-tiles'); box.scrollTop = box.scrollHeight")
     page.until(lambda: keys[-1] in shown(page), "the last image is shown")

@@ -90,8 +90,8 @@ def test_errors_are_shown_worst_first_and_kept_or_changed_with_one_key(
     page: Page, make_review_site: MakeReviewSite, classes: int
 ) -> None:
     site = make_review_site(classes)
-    with Campaign.open(site.folder, read_only=True) as campaign:
-        found = review_labels(campaign)
+    with Campaign.open(site.folder) as campaign:
+        found = review_labels(campaign)  # is kept, and shown at once
     first, second, third = found.errors[:3]
     page.open(site, view="errors")
     page.wait_text(f"{found.likely} likely errors of {classes * PER_CLASS} labels", "#errors h1")
