@@ -5,11 +5,12 @@ import { counted, byId, h, icon, keycap, nameTag, percent } from './dom.js';
 import { makeEnlarge } from './enlarge.js';
 import { placeOf } from './keys.js';
 import { note } from './link.js';
-import { className, isBlind, liveClasses, store } from './state.js';
+import { className, isBlind, liveClasses, shortName, store } from './state.js';
 import { makeTiles } from './tiles.js';
 import { open as openItems, withNext } from './timeline.js';
 
 const COUNT = 48;
+const SHORT = 28; // characters of a name on a button
 const SURE = 0.6; // less probable proposals are not selected at first
 const SIZE = 'tailwise.tile';
 
@@ -98,7 +99,7 @@ export function makeView({ answering, lease, quiet, tabs }) {
   function chip(one) {
     const many = counts.get(one.id) ?? 0;
     return h('button', { type: 'button', class: 'chip', 'aria-pressed': one.id === klass, 'data-class': one.id, onclick: () => void change(one.id) },
-      nameTag(one.name), h('span', { class: 'chip-count' }, many));
+      nameTag(one.name, shortName(liveClasses(store.get()), one.id, SHORT)), h('span', { class: 'chip-count' }, many));
   }
 
   /** Another class; what was chosen for the tiles of this one stays. @param {number} id */
@@ -118,7 +119,7 @@ export function makeView({ answering, lease, quiet, tabs }) {
     const text = taken ? (own ? [`Save ${counted(taken, 'answer')}`] : [`Accept ${taken} as `, nameTag(name)]) : ['Leave all for later'];
     accept.children[1].replaceWith(h('span', { class: 'accept-text' }, ...text));
     accept.querySelector('use')?.setAttribute('href', taken ? '#i-check' : '#i-skip');
-    hint.textContent = `${unsure ? `${counted(unsure, 'image')} below ${percent(SURE)} not selected: click to take in. ` : ''}Click what is something else, with ⇧ for a range. What is left out comes later, one by one.`;
+    hint.textContent = `${unsure ? `${counted(unsure, 'image')} below ${percent(SURE)} ${unsure === 1 ? 'is' : 'are'} not selected: click to select. ` : ''}Click an image of another class to leave it out, with ⇧ a range. What is left out comes later, one by one.`;
   }
 
   async function acceptAll() {

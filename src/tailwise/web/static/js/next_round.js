@@ -57,16 +57,15 @@ export function nextRoundPanel({ quiet = false } = {}) {
     button.lastElementChild?.replaceChildren(running ? stageOf(job) : text);
     const left = server?.round && !server.round.complete ? server.round.remaining : 0;
     button.toggleAttribute('disabled', running || asked || link !== 'up' || left > 0);
-    button.title = left ? `${counted(left, 'image')} of this round to go` : '';
     const pool = leftOf(server, withSkipped(server));
     const usual = Math.min(server?.next?.budget ?? 0, pool);
     budget.placeholder = String(usual || '');
     row.hidden = !owner;
     ask.hidden = owner || running;
     budget.max = String(pool || LARGEST);
-    size.hidden = running;
+    size.hidden = running || left > 0;
     summary.hidden = running || !server?.next || !owner;
-    summary.textContent = batchText(pool, budget.value ? Number(budget.value) : usual);
+    summary.textContent = left ? `First ${counted(left, 'image')} of this round ${left === 1 ? 'has' : 'have'} to be answered.` : batchText(pool, budget.value ? Number(budget.value) : usual);
     skips.hidden = running || !server?.next?.skipped || !owner;
     againText.textContent = `Also choose from ${counted(server?.next?.skipped ?? 0, 'image that was', 'images that were')} skipped`;
     bar.hidden = !running;
