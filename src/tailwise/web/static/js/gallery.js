@@ -40,7 +40,7 @@ export function makeView(session) {
   const box = /** @type {HTMLInputElement} */ (h('input', { type: 'text', class: 'find-box', placeholder: 'Find by text', 'aria-label': 'Find images by text', autocomplete: 'off', maxLength: 500, onkeydown: typed }));
   const sizes = h('select', { class: 'pick', 'aria-label': 'Size of the tiles', onchange: resize },
     ...Object.keys(SIZES).map((name) => h('option', { value: name, selected: name === kept() }, `${name[0].toUpperCase()}${name.slice(1)} tiles`)));
-  const order = h('div', { class: 'gallery-tools' }, box, filter.order);
+  const order = h('div', { class: 'gallery-order' }, box, filter.order);
   const empty = h('div', { class: 'message gallery-empty', hidden: true });
   const body = h('div', { class: 'gallery-body' }, filter.element, empty, tiles.element);
   const chosen = h('span', { class: 'chosen', role: 'status' });

@@ -65,8 +65,11 @@ export function makeHunt({ accept, open, toggled, failed }) {
       classes.length > OFFERED ? more(classes.slice(OFFERED)) : '');
     if (hunting === null || !found) return;
     const name = className(store.get(), hunting);
-    title.replaceChildren(h('span', { dir: 'auto' }, name), found.short ? ` is ${counted(found.short, 'label')} short: here are the likeliest images of it that nobody has looked at` : `: the likeliest images that nobody has looked at`);
-    hint.textContent = found.message || (found.tiles.length ? hintText(found.how) : 'No image is left: all are labelled, or being labelled now.');
+    const none = !found.tiles.length;
+    title.replaceChildren(h('span', { dir: 'auto' }, name), none ? ': no image to propose' : found.short ? ` is ${counted(found.short, 'label')} short: here are the likeliest images of it that nobody has looked at` : `: the likeliest images that nobody has looked at`);
+    const why = found.message || (none ? 'no image is left: all are labelled, or being labelled now' : hintText(found.how));
+    hint.textContent = `${why[0].toUpperCase()}${why.slice(1)}`;
+    take.hidden = none;
     tiles.show(found.tiles.length, found.tiles);
     tiles.clear();
     tiles.select(found.how === 'model' ? found.tiles.filter((tile) => (tile.score ?? 0) >= CERTAIN).map((tile) => tile.key) : []);

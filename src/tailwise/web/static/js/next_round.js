@@ -64,7 +64,7 @@ export function nextRoundPanel({ quiet = false } = {}) {
     ask.hidden = owner || running;
     budget.max = String(pool || LARGEST);
     size.hidden = running || left > 0;
-    summary.hidden = running || !server?.next || !owner;
+    summary.hidden = running || !owner || (!server?.next && !left);
     summary.textContent = left ? `First ${counted(left, 'image')} of this round ${left === 1 ? 'has' : 'have'} to be answered.` : batchText(pool, budget.value ? Number(budget.value) : usual);
     skips.hidden = running || !server?.next?.skipped || !owner;
     againText.textContent = `Also choose from ${counted(server?.next?.skipped ?? 0, 'image that was', 'images that were')} skipped`;

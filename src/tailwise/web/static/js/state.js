@@ -46,8 +46,8 @@ export function className(state, id) {
 /** Short names by id, for the lists of classes that were asked for last. @type {Map<string, Map<number, string>>} */ const shortened = new Map();
 
 /**
- * A class name of at most so many characters. Names that would look the same when cut in the middle lose the words that
- * all of them have; those that still look the same get a number.
+ * A class name of at most so many characters. Names that would look the same when cut in the middle, and begin alike, lose
+ * the words that all of them have; those that still look the same get a number.
  * @param {Klass[]} classes @param {number|null|undefined} id @param {number} most @returns {string}
  */
 export function shortName(classes, id, most) {
@@ -67,7 +67,8 @@ function shortNames(classes, most) {
   };
   const whole = new Map(classes.map(({ id, name }) => [id, name]));
   const short = new Map(classes.map(({ id, name }) => [id, cut(name)]));
-  for (const alike of lookingAlike(classes, short)) {
+  const clashing = lookingAlike(classes, short).flat();
+  for (const alike of grouped(clashing, ({ name }) => name.split(/\s+/)[0])) {
     const words = alike.map(({ name }) => name.split(/\s+/));
     alike.forEach(({ id, name }, at) => {
       const own = words[at].filter((word) => !words.every((others) => others.includes(word)));
@@ -86,9 +87,18 @@ function shortNames(classes, most) {
 
 /** Groups of classes whose short names are the same. @param {Klass[]} classes @param {Map<number, string>} short @returns {Klass[][]} */
 function lookingAlike(classes, short) {
+  return grouped(classes, ({ id }) => short.get(id)).filter((group) => group.length > 1);
+}
+
+/** @param {Klass[]} classes @param {(klass: Klass) => string|undefined} keyed @returns {Klass[][]} */
+function grouped(classes, keyed) {
   /** @type {Map<string|undefined, Klass[]>} */ const groups = new Map();
-  for (const klass of classes) groups.set(short.get(klass.id), [...(groups.get(short.get(klass.id)) ?? []), klass]);
-  return [...groups.values()].filter((group) => group.length > 1);
+  for (const klass of classes) {
+    const group = groups.get(keyed(klass));
+    if (group) group.push(klass);
+    else groups.set(keyed(klass), [klass]);
+  }
+  return [...groups.values()];
 }
 
 /** What an answer says, in words. @param {PageState} state @param {{kind: string, class_id?: number|null}|null} answer */
