@@ -190,6 +190,7 @@ function folded(rows, name, kind, opened, show) {
 function needsCard(needs, opened, show) {
   const short = needs.filter((need) => need.short);
   const most = Math.max(1, ...needs.map((need) => Math.max(need.labelled, need.target)));
+  if (!needs.some((need) => need.labelled || need.target >= 1)) return [title('needs', 'Balance'), h('p', { class: 'soft' }, 'Nothing is labelled yet. This shows how many labels each class has and should have.')];
   const [first] = short;
   const text = !first ? 'Every class has as many labels as it should.' : `${first.name} is ${counted(first.short, 'label')} short${short.length > 1 ? `, and ${counted(short.length - 1, 'other class is', 'other classes are')} short, too` : ''}.`;
   return [

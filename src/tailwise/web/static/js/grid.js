@@ -86,7 +86,7 @@ export function makeView({ answering, lease, quiet, tabs }) {
     const order = [...counts.keys()];
     const proposed = liveClasses(state).filter((one) => counts.has(one.id) || one.id === klass);
     chips.replaceChildren(...(isBlind(state) ? [] : proposed.sort((a, b) => rank(order, a.id) - rank(order, b.id)).map(chip)));
-    chips.hidden = !chips.children.length;
+    chips.hidden = !chips.children.length || !counts.size;
     tiles.show(pictures.map((one) => ({ key: one.key, url: imageUrl(one, 160), sharp: imageUrl(one, 512), note: one.prelabel ? percent(one.prelabel.confidence) : '', unsure: sureness(one) < SURE })));
     empty.hidden = tools.hidden = pictures.length > 0;
     tools.hidden = !pictures.length;
@@ -217,8 +217,8 @@ function sizeBox(tiles) {
 /** @param {import('./state.js').PageState} state */
 function emptyText(state) {
   if (state.waiting) return h('div', { class: 'message' }, h('p', { class: 'soft' }, 'Saving …'));
-  const text = emptyReason(state);
-  return h('div', { class: 'message' }, h('div', { class: 'emblem' }, icon('images')), h('h2', {}, 'Nothing to accept here'), h('p', { class: 'soft' }, text));
+  const next = h('p', {}, h('a', { href: '#label' }, state.server?.round ? 'Label images one by one' : 'Choose the first batch'));
+  return h('div', { class: 'message' }, h('div', { class: 'emblem' }, icon('images')), h('h2', {}, 'Nothing to accept here'), h('p', { class: 'soft' }, emptyReason(state)), next);
 }
 
 /** @param {import('./state.js').PageState} state */
@@ -226,5 +226,5 @@ function emptyReason(state) {
   if (state.server?.settings?.blind) return 'This campaign is labelled blind. A grid would show what the model thinks, so images come one by one.';
   if (isBlind(state)) return 'Suggestions are hidden. Press b to see what the model proposes.';
   if (!state.server?.round) return 'There is no round yet.';
-  return 'No image of this round is proposed for this class any more. In the first round there is no model yet, so nothing is proposed at all.';
+  return state.server.round.id === 1 ? 'In the first round there is no model yet, so nothing is proposed.' : 'No image of this round is proposed for this class any more.';
 }
