@@ -148,6 +148,8 @@ class Tour:
         """A view that is ready by itself."""
         self.page.open("Ana", name, dark=dark)
         self._wait_ready(place or name)
+        again = "return /(checking|looking) again/.test(document.getElementById(arguments[0]).innerText)"
+        self.page.until(lambda: not self.page.run(again, place or name), f"{name} is up to date")
         self._picture(name)
 
     def _wait_ready(self, place: str) -> None:
