@@ -30,6 +30,7 @@ TEXT = "return document.getElementById(arguments[0]).innerText"
 def main() -> int:
     """Draw, label, serve and look."""
     given = _parse()
+    given.out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="tailwise-screens-") as home:
         print("Drawing leaves and labelling two rounds …", file=sys.stderr, flush=True)
         show = make_show(Path(home), given.seed)
@@ -91,6 +92,7 @@ class Tour:
     def label(self, name: str, person: str, kinds: Sequence[str], *, dark: bool = False, phone: bool = False) -> None:
         """Somebody labels with the keys until a leaf that looks well is on show."""
         self.page.open(person, dark=dark, phone=phone)
+        self.page.run("document.querySelector('#features-card:not([hidden]) button')?.click()")  # read, and dismissed
         shown = self._shown("")
         for done in range(MOST):
             if done >= FEWEST and self._guessed_right(shown, kinds):
@@ -146,6 +148,8 @@ class Tour:
         """A view that is ready by itself."""
         self.page.open("Ana", name, dark=dark)
         self._wait_ready(place or name)
+        again = "return /(checking|looking) again/.test(document.getElementById(arguments[0]).innerText)"
+        self.page.until(lambda: not self.page.run(again, place or name), f"{name} is up to date")
         self._picture(name)
 
     def _wait_ready(self, place: str) -> None:

@@ -19,7 +19,7 @@ from tailwise.files import write_whole
 
 from .colours import few_colours
 
-PATIENCE = 30.0  # seconds until a wait is a failure
+PATIENCE = 120.0  # seconds until a wait is a failure, on a machine that does much else
 SETTLED = 0.6  # seconds after the last image has come
 DESK = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 PHONE = {"width": 390, "height": 780, "deviceScaleFactor": 1.5, "mobile": True}
@@ -68,6 +68,11 @@ class Page:
     def run(self, script: str, *values: Any) -> Any:  # noqa: ANN401 - whatever JavaScript has
         """The result of a script."""
         return self._driver.execute_script(script, *values)
+
+    def wait_for(self, script: str, *values: Any) -> Any:  # noqa: ANN401 - whatever JavaScript has
+        """What an asynchronous script gives to its last argument."""
+        self._driver.set_script_timeout(PATIENCE)
+        return self._driver.execute_async_script(script, *values)
 
     def press(self, *keys: str) -> None:
         """Press keys, one after the other."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import colorsys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from tailwise.campaign.images import find_image
+from tailwise.campaign.service import Campaign
+
+from .conftest import Site, free_port
 from .test_page_looks import emulate
 
 if TYPE_CHECKING:
@@ -15,9 +22,7 @@ if TYPE_CHECKING:
 
 MakeSite = Callable[..., Any]
 AXE = Path(__file__).parents[2] / ".venv" / "axe" / "axe_playwright_python" / "axe.min.js"
-VIEWS = (
-    "label", "grid", "gallery", "map", "errors", "duplicates", "conflicts", "dashboard", "rounds", "classes",
-)  # fmt: skip
+CLASSES = 10
 RULES = {"rules": {"label-content-name-mismatch": {"enabled": True}}}  # the one that is off by default
 RUN = """
 const { violations } = await axe.run(document, values[0]);
@@ -45,33 +50,109 @@ def opened(page: Page, view: str) -> None:
     page.until(lambda: not page.run("return document.getAnimations().length"), "nothing moves")
 
 
-@pytest.fixture(params=[False, True], ids=["light", "dark"])
-def shown(page: Page, make_site: MakeSite, request: pytest.FixtureRequest) -> Page:
-    """A page at work: suggestions, answers, two people, one of whom differs."""
-    classes = [f"kind of thing {number}" for number in range(10)]
-    site = make_site(images=30, classes=classes, guessing=True, settings={"overlap": 2})
-    emulate(page, 1280, 820, dark=request.param, calm=True)
-    page.open(site, "Ben")
-    page.answer("1")
-    page.wait_saved()
-    page.open(site, "Ada")
-    page.answer("2")
-    page.wait_saved()
-    return page
+def draw(cls: int, number: int) -> Image.Image:
+    """A picture whose colour says its class, with noise of its own."""
+    noise = np.random.default_rng(100 * cls + number).integers(-25, 25, (72, 96, 1))
+    colour = np.array(colorsys.hsv_to_rgb(cls / CLASSES, 0.8, 0.8)) * 255
+    return Image.fromarray(np.clip(colour + noise, 0, 255).astype(np.uint8))
 
 
-def test_axe_finds_nothing_in_any_view(shown: Page) -> None:
-    found = {}
-    for view in VIEWS:
-        opened(shown, view)
-        found[view] = violations(shown)
-        heads = "return [...document.querySelectorAll('h1')].filter((e) => e.offsetParent !== null).length"
-        if shown.run(heads) != 1:
-            found[view] += [f"{shown.run(heads)} h1"]
-    shown.press("l", "?")
-    shown.find("dialog.help[open]")
-    found["help"] = violations(shown)
-    assert {view: faults for view, faults in found.items() if faults} == {}
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Two rounds of three people, with an audit, wrong labels, look-alikes, a conflict, notes, guidelines and a map."""
+    home = tmp_path_factory.mktemp("filled")
+    names = [f"kind of thing {number}" for number in range(CLASSES)]
+    (home / "photos").mkdir()
+    for cls in range(CLASSES):
+        for number in range(8):
+            draw(cls, number).save(home / "photos" / f"{cls}_{number}.png")
+        if cls < 2:
+            draw(cls, 0).resize((80, 60)).save(home / "photos" / f"{cls}_copy.png")
+    with Campaign.create(home / "campaign", home / "photos", names, backbone="simple", name="Things") as campaign:
+        picks = campaign.next(20, audit=0.3).picks
+        paths = [find_image(campaign.ledger, pick.image).path for pick in picks]
+        paths += [f"{cls}_{number}.png" for cls in range(CLASSES) for number in range(4)]
+        for path in dict.fromkeys(paths):
+            cls, number = path.removesuffix(".png").split("_")
+            wrong = number == "3" and cls in "0123"
+            campaign.label(path, names[(int(cls) + wrong) % CLASSES], annotator="Eve")
+            campaign.label(path, names[(int(cls) + wrong) % CLASSES], annotator="Ada")
+        campaign.label("1_0.png", names[2], annotator="Ben")
+        campaign.flag("0_0.png", annotator="Ben")
+        campaign.comment("0_0.png", "Is it one?", annotator="Ben")
+        campaign.edit_class(names[0], description="All of them are red.")
+        campaign.map("pca")
+        campaign.next(12, audit=0.2)
+    site = Site(home / "campaign", free_port())
+    site.start()
+    yield site
+    site.stop()
+
+
+def faults(page: Page) -> list[str]:
+    """What axe-core objects to, light and dark, the wrong number of titles, and what runs over the edge."""
+    found = []
+    for dark in (False, True):
+        emulate(page, 1280, 820, dark=dark, calm=True)
+        page.until(lambda: not page.run("return document.getAnimations().length"), "nothing moves")
+        found += [f"{'dark' if dark else 'light'}: {one}" for one in violations(page)]
+    heads = page.run("return [...document.querySelectorAll('h1')].filter((e) => e.offsetParent !== null).length")
+    wide = page.run(
+        "const v = document.querySelector('section.view:not([hidden])'); return v.scrollWidth - v.clientWidth"
+    )
+    return found + ([] if heads == 1 else [f"{heads} h1"]) + ([] if wide <= 0 else [f"{wide} pixels too wide"])
+
+
+def test_axe_finds_nothing_in_any_filled_view_light_and_dark(page: Page, filled: Site) -> None:
+    found: dict[str, list[str]] = {}
+
+    def look(name: str, *parts: str) -> None:
+        for part in parts:
+            page.find(part)
+        found[name] = faults(page)
+
+    def close() -> None:
+        page.run("document.querySelector('dialog[open]').close()")
+
+    emulate(page, 1280, 820, calm=True)
+    page.open(filled, "Ada")
+    page.wait_shown()
+    look("label", "#likely:not([hidden]) .class", ".guide-open:not([hidden])")
+    page.press("i")
+    look("guidelines", "dialog.guide[open] .guide-row")
+    close()
+    page.press("?")
+    look("help", "dialog.help[open]")
+    close()
+    opened(page, "grid")
+    look("grid", "#grid .tile[data-state=in]", "#grid .chip")
+    opened(page, "dashboard")
+    page.until(lambda: page.attribute("#dashboard", "data-ready") == "measured", "the measures")
+    look("dashboard", ".curve", ".dash-audit .range", ".dash-people .workers", ".find-more")
+    opened(page, "gallery")
+    kinds = [f".gtile-text[data-kind={kind}]" for kind in ("labelled", "guess", "conflict")]
+    look("gallery", *kinds, ".gtile-flag", ".hunt-offer .chip")
+    page.click("#gallery .gtile:has(.gtile-flag)")
+    look("gallery with a selection", ".gallery-bar [data-act=label]", ".gtile[aria-selected=true]")
+    page.click(".gallery-bar [data-act=open]")
+    look("one image", "dialog.image-detail[data-ready] .detail-near", ".image-detail .detail-events")
+    close()
+    page.click(".gallery-bar [data-act=label]")
+    look("choosing a class", "dialog.class-picker[open] .chip")
+    close()
+    page.click("#gallery [data-hunt]")
+    look("hunt", ".hunt:not([hidden]) .gtile")
+    opened(page, "map")
+    look("map", "#map[data-ready] .map-canvas[data-camera]", ".map-legend button")
+    for view in ("errors", "duplicates", "conflicts"):
+        opened(page, view)
+        look(view, f"#{view} .verdict")
+    opened(page, "rounds")
+    look("rounds", "#rounds .round .balance li")
+    opened(page, "classes")
+    page.click("#classes-view .row-more")
+    look("classes", "#classes-view .row-editor:not([hidden]) textarea")
+    assert {name: those for name, those in found.items() if those} == {}
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

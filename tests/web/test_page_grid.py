@@ -127,7 +127,7 @@ def test_images_below_sixty_percent_are_not_selected_until_somebody_takes_them_i
     page.open(site, view="grid")
     keys = wait_tiles(page, 34)
     assert states(page) == ["in"] * 31 + ["unsure"] * 3
-    page.wait_text("3 images below 60 % not selected", "#grid .grid-foot")
+    page.wait_text("3 images below 60 % are not selected", "#grid .grid-foot")
     page.click(f".tile[data-key='{keys[32]}']")
     page.wait_text("Accept 32 as cat", "[data-act=accept]")
     page.press(Keys.ENTER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,19 @@ def test_the_page_has_no_script_or_style_of_its_own_and_no_address_outside() -> 
     for path in STATIC.rglob("*.*"):
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|//cdn|@import", text), path
+
+
+def test_no_two_views_that_load_later_style_the_same_class() -> None:
+    """The style of a view stays when another one is opened, so a name that two of them use would mix both."""
+    styled = {
+        name: set(
+            re.findall(r"^\.([\w-]+)(?=[ :{,\[])", (STATIC / "css" / f"{name}.css").read_text("utf-8"), re.MULTILINE)
+        )
+        for name in ("gallery", "map", "review", "dashboard")
+    }
+    assert all(len(names) > 5 for names in styled.values())
+    for one, other in combinations(styled, 2):
+        assert styled[one] & styled[other] == set(), (one, other)
 
 
 def test_no_text_becomes_markup_and_modules_stay_small() -> None:

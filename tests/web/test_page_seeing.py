@@ -199,14 +199,19 @@ def test_the_page_says_that_features_are_plain_until_the_note_is_dismissed(page:
 
 def test_names_that_are_cut_never_look_the_same(page: Page, make_site: MakeSite) -> None:
     page.open(make_site(images=2))
-    names = ["northern owl of the woods", "northern owls of the woods", "northern newts in the woods", "cat"]
-    short = page.ask(
+    shorten = (
         "const { shortName } = await import('/static/js/state.js');"
         "const classes = values[0].map((name, at) => ({ id: at + 1, name, retired: false }));"
-        "return classes.map(({ id }) => shortName(classes, id, 10))",
-        names,
+        "return classes.map(({ id }) => shortName(classes, id, 10))"
     )
-    assert short == ["norther… 1", "norther… 2", "norther… 3", "cat"]
+    names = ["northern owl of the woods", "northern owls of the woods", "northern newts in the woods", "cat"]
+    assert page.ask(shorten, names) == ["…owl of", "…owls of", "…newts in", "cat"]
+    names = ["northern-owl-of-the-woods", "northern-ape-of-the-woods", "the big owl of Ulm", "the owl of big Ulm"]
+    assert page.ask(shorten, names) == ["norther… 1", "norther… 2", "the b…Ulm", "the o…Ulm"]
+    places = [
+        f"broad-leaved tree {kind} of the {place} form" for kind in ("oak", "elm") for place in ("far", "dry low")
+    ]
+    assert page.ask(shorten, places) == ["…oak far", "…oak…low", "…elm far", "…elm…low"]
     assert (
         page.ask(
             "const { shortName } = await import('/static/js/state.js');"

@@ -3,7 +3,8 @@ import { byId, counted, h, icon, nameTag, percent } from './dom.js';
 import { pace } from './pace.js';
 import { className, liveClasses, shortName, store } from './state.js';
 
-const SHORT = 18; // characters of a name in the class balance
+const SHORT = 30; // characters of a name in the class balance
+const ONE_LINE = 13; // those that fit next to the bar; a longer name is above it
 
 export function makeCards() {
   store.watch((state) => [state.server, state.waiting], (state) => {
@@ -75,7 +76,8 @@ function balanceCard(state) {
   const goals = rows.map((share) => share.target ?? 0);
   const most = Math.max(1, ...rows.map((share) => share.labelled), ...goals);
   const keys = { fill: 'before', round: 'this round', ...(goals.some(Boolean) ? { target: 'target' } : {}) };
-  return [h('h2', { id: 'balance-title' }, 'Class balance'), legend(keys), h('ul', { class: 'balance' }, ...rows.map((share) => balanceRow(state, share, most)))];
+  const long = rows.some((share) => className(state, share.class_id).length > ONE_LINE);
+  return [h('h2', { id: 'balance-title' }, 'Class balance'), legend(keys), h('ul', { class: long ? 'balance long' : 'balance' }, ...rows.map((share) => balanceRow(state, share, most)))];
 }
 
 /** What the colours mean. @param {Record<string, string>} keys text by the name of the colour */

@@ -18,7 +18,7 @@ export function makeClassRow(id, acts) {
   /** @type {Details} */ let klass;
   let place = 0;
   const cap = h('span', { class: 'row-cap' });
-  const name = field('input', { type: 'text', class: 'row-name', maxLength: 200, autocomplete: 'off', spellcheck: false }, () => ({ name: name.value }), () => klass.name);
+  const name = field('textarea', { class: 'row-name', rows: 1, maxLength: 200, autocomplete: 'off', spellcheck: false }, () => ({ name: name.value.replaceAll('\n', ' ') }), () => klass.name);
   const hotkey = field('input', { type: 'text', class: 'row-key', maxLength: 1, autocomplete: 'off', spellcheck: false, placeholder: '–' }, () => ({ hotkey: hotkey.value }), () => klass.hotkey ?? '');
   const description = field('textarea', { class: 'row-description', rows: 3, maxLength: 2000, placeholder: 'What belongs to this class, and what does not?' }, () => ({ description: description.value }), () => klass.description);
   const plain = h('div', { class: 'row-plain' });
@@ -49,7 +49,10 @@ export function makeClassRow(id, acts) {
       if (event.key === 'Escape') {
         box.value = kept();
         complain('');
-      } else if (event.key === 'Enter' && !event.isComposing && tag === 'input') box.blur();
+      } else if (event.key === 'Enter' && !event.isComposing && (tag === 'input' || props.rows === 1)) {
+        event.preventDefault();
+        box.blur();
+      }
     } }));
     async function save() {
       if (box.value === kept()) return complain('');

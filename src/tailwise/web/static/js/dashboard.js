@@ -6,13 +6,15 @@ import { byId, counted, h, icon, nameTag, percent } from './dom.js';
 import { note } from './link.js';
 import { go } from './nav.js';
 import { makeSettingsForm, settingsText } from './round_settings.js';
-import { isOwner, store } from './state.js';
+import { isOwner, shortName, store } from './state.js';
 import { toast } from './toast.js';
 
 const CALM = 15_000; // ms between two looks
 const BUSY = 1_500; // while the model is measured
 const GROWN = 1.1; // as many labels as at the last measurement, times this, are measured by themselves
 const FEW = 12; // classes that are shown before one asks for all
+const SHORT = 34; // characters of a class name
+const ONE_LINE = 13; // those that fit next to a bar on a phone
 const WORTH = { yes: 'Another round is worth it.', no: 'You can stop here.', unclear: 'Whether another round is worth it is not clear yet.' };
 
 /** @typedef {{value: number|null, low: number, high: number, images: number}} Estimate */
@@ -167,22 +169,26 @@ function curveCard({ measures }, job, width) {
   ];
 }
 
+/** @param {{class_id: number, name: string}} one */
+const classTag = ({ class_id, name }) => nameTag(name, shortName(store.get().server?.classes ?? [], class_id, SHORT) || name);
+
 /** A list of which the first rows are shown. @param {HTMLElement[]} rows @param {string} name @param {string} kind @param {Set<string>} opened @param {() => void} show */
 function folded(rows, name, kind, opened, show) {
   const whole = opened.has(name) || rows.length <= FEW + 2;
   const toggle = () => { if (!opened.delete(name)) opened.add(name); show(); };
   return [
-    h('ul', { class: kind }, ...(whole ? rows : rows.slice(0, FEW))),
+    h('ul', { class: rows.some((row) => (row.querySelector('.name')?.textContent ?? '').length > ONE_LINE) ? `${kind} long` : kind }, ...(whole ? rows : rows.slice(0, FEW))),
     rows.length > FEW + 2 && h('button', { class: 'link', type: 'button', 'data-act': `all-${name}`, 'aria-expanded': whole, onclick: toggle }, whole ? 'Show fewer classes' : `Show all ${rows.length} classes`),
   ];
 }
 
-/** @param {{needs: Need[], labelled: number}} overview @param {Set<string>} opened @param {() => void} show */
-function needsCard({ needs, labelled }, opened, show) {
+/** @param {{needs: Need[]}} overview @param {Set<string>} opened @param {() => void} show */
+function needsCard({ needs }, opened, show) {
   const short = needs.filter((need) => need.short);
   const most = Math.max(1, ...needs.map((need) => Math.max(need.labelled, need.target)));
+  if (!needs.some((need) => need.labelled || need.target >= 1)) return [title('needs', 'Balance'), h('p', { class: 'soft' }, 'Nothing is labelled yet. This shows how many labels each class has and should have.')];
   const [first] = short;
-  const text = !labelled ? 'Nothing is labelled yet.' : !first ? 'Every class has as many labels as it should.' : `${first.name} is ${counted(first.short, 'label')} short${short.length > 1 ? `, and ${counted(short.length - 1, 'other class is', 'other classes are')} short, too` : ''}.`;
+  const text = !first ? 'Every class has as many labels as it should.' : `${first.name} is ${counted(first.short, 'label')} short${short.length > 1 ? `, and ${counted(short.length - 1, 'other class is', 'other classes are')} short, too` : ''}.`;
   return [
     title('needs', 'Balance'),
     h('p', {}, text),
@@ -200,9 +206,9 @@ function needRow(need, most) {
     sessionStorage.setItem('tailwise.hunt', String(need.class_id));
     go('gallery');
   };
-  return h('li', {}, nameTag(need.name), h('span', { class: 'track', 'aria-hidden': 'true' }, bar, mark),
+  return h('li', {}, classTag(need), h('span', { class: 'track', 'aria-hidden': 'true' }, bar, mark),
     h('span', { class: 'count' }, h('span', { class: 'unseen' }, `${need.name}: `), need.labelled, h('span', { class: 'unseen' }, ` labelled, target ${need.wanted}`)),
-    need.short ? h('button', { class: 'hunt', type: 'button', 'data-act': `hunt-${need.class_id}`, title: `Look for more images of ${need.name}`, 'aria-label': `${need.short} short: look for more images of ${need.name}`, onclick: hunt }, `${need.short} short`, icon('right')) : h('span', { class: 'enough' }, icon('check'), h('span', { class: 'unseen' }, 'enough')));
+    need.short ? h('button', { class: 'find-more', type: 'button', 'data-act': `hunt-${need.class_id}`, title: `Look for more images of ${need.name}`, 'aria-label': `${need.short} short: look for more images of ${need.name}`, onclick: hunt }, `${need.short} short`, icon('right')) : h('span', { class: 'enough' }, icon('check'), h('span', { class: 'unseen' }, 'enough')));
 }
 
 /** @param {any} overview @param {Set<string>} opened @param {() => void} show */
@@ -216,7 +222,7 @@ function auditCard({ measures, settings }, opened, show) {
   const most = Math.min(1, 1.05 * Math.max(...audit.classes.map((/** @type {any} */ one) => one.share.high), 0.05));
   const place = (/** @type {any} */ one) => one.share.value || 2; // the rarest first, those that were not drawn last
   const rows = [...audit.classes].sort((a, b) => place(a) - place(b)).map((one) =>
-    h('li', {}, nameTag(one.name), range(one.share, most), estimateText(one.share), range(one.recall), estimateText(one.recall)));
+    h('li', {}, classTag(one), range(one.share, most), estimateText(one.share), range(one.recall), estimateText(one.recall)));
   return [
     head,
     audit.accuracy && h('p', { class: 'figure' }, h('b', {}, percent(audit.accuracy.value)), h('span', { class: 'soft' }, `right, between ${percent(audit.accuracy.low)} and ${percent(audit.accuracy.high)}`)),
@@ -267,7 +273,7 @@ function roundCard(round, opened, show) {
     const [bar, mark] = [h('span', { class: 'old' }), h('span', { class: 'mark', hidden: one.expected === null })];
     bar.style.width = `${(100 * one.labelled) / most}%`;
     mark.style.insetInlineStart = `${(100 * (one.expected ?? 0)) / most}%`;
-    return h('li', {}, nameTag(one.name), h('span', { class: 'track', 'aria-hidden': 'true' }, bar, mark), h('span', { class: 'count' }, one.labelled, one.expected === null ? '' : h('span', { class: 'soft' }, ` of ${one.expected.toFixed(0)}`), h('span', { class: 'unseen' }, one.expected === null ? ' labelled' : ' expected')));
+    return h('li', {}, classTag(one), h('span', { class: 'track', 'aria-hidden': 'true' }, bar, mark), h('span', { class: 'count' }, one.labelled, one.expected === null ? '' : h('span', { class: 'soft' }, ` of ${one.expected.toFixed(0)}`), h('span', { class: 'unseen' }, one.expected === null ? ' labelled' : ' expected')));
   });
   return [
     title('round', `Round ${round.id}${round.open ? ', which is open' : ''}: asked for and got`),

@@ -6,11 +6,11 @@ import { makeGalleryFilter } from './gallery_filter.js';
 import { makeHunt } from './gallery_hunt.js';
 import { makeGalleryTiles } from './gallery_tiles.js';
 import { newKey, randomHex } from './ids.js';
-import { makeImageDetail, stateText } from './image_detail.js';
+import { makeImageDetail, shortStateText, stateText } from './image_detail.js';
 import { placeOf } from './keys.js';
 import { look, note } from './link.js';
 import { go } from './nav.js';
-import { className, isBlind, liveClasses, store } from './state.js';
+import { className, isBlind, liveClasses, shortName, store } from './state.js';
 import { toast } from './toast.js';
 
 /** @typedef {import('./gallery_tiles.js').Tile} Tile */
@@ -18,9 +18,10 @@ import { toast } from './toast.js';
 
 const SELECTION = 'tailwise.selection'; // keys that another view hands over
 const HUNT = 'tailwise.hunt'; // the class that another view wants more images of
-const SIZES = { small: 104, medium: 152, large: 250 };
+const SIZES = { small: 6.5, medium: 9.5, large: 15.6 }; // rem: tiles grow with the text on them
 const KEEP_SIZE = 'tailwise.tiles';
 const MOST = 10_000;
+const SHORT = 22; // characters of a class name on a tile
 
 /** @param {{quiet: () => Promise<void>, imageNotes: {makeNotesList: (changed: () => void) => any}}} session */
 export function makeView(session) {
@@ -41,20 +42,20 @@ export function makeView(session) {
   const box = /** @type {HTMLInputElement} */ (h('input', { type: 'text', class: 'find-box', placeholder: 'Find by text', 'aria-label': 'Find images by text', autocomplete: 'off', maxLength: 500, onkeydown: typed }));
   const sizes = h('select', { class: 'pick', 'aria-label': 'Size of the tiles', onchange: resize },
     ...Object.keys(SIZES).map((name) => h('option', { value: name, selected: name === kept() }, `${name[0].toUpperCase()}${name.slice(1)} tiles`)));
+  const order = h('div', { class: 'gallery-order' }, box, filter.order);
   const empty = h('div', { class: 'message gallery-empty', hidden: true });
   const body = h('div', { class: 'gallery-body' }, filter.element, empty, tiles.element);
   const chosen = h('span', { class: 'chosen', role: 'status' });
   const acts = [
-    button('label', 'Label as …', '/', () => labelSelected()), button('like', 'More like this', '', alike), button('all', 'Select all', '', () => void selectAll()),
+    button('label', 'Label as …', '/', () => labelSelected()), button('open', 'Open', 'z', openSelected), button('like', 'More like this', '', alike), button('all', 'Select all', '', () => void selectAll()),
     button('none', 'Clear', 'esc', () => tiles.clear()),
   ];
   const last = h('span', { class: 'soft last-change' });
   const undoButton = h('button', { type: 'button', class: 'plain', 'data-act': 'undo', onclick: () => void undo() }, icon('undo'), 'Undo', keycap('u'));
   const lastBar = h('div', { class: 'gallery-undo', hidden: true }, last, undoButton);
   const bar = h('div', { class: 'gallery-bar', role: 'toolbar', 'aria-label': 'Selected images' }, chosen, ...acts, lastBar);
-  place.append(h('header', { class: 'view-head' }, h('h1', {}, 'Gallery'), total, h('div', { class: 'gallery-tools end' }, box, filter.order, sizes)), hunt.offer, hunt.place, body, bar);
-  tiles.resize(SIZES[/** @type {keyof typeof SIZES} */ (kept())]);
-  hunt.tiles.resize(SIZES[/** @type {keyof typeof SIZES} */ (kept())]);
+  place.append(h('header', { class: 'view-head' }, h('h1', {}, 'Gallery'), total, h('div', { class: 'gallery-tools end' }, order, sizes)), hunt.offer, hunt.place, body, bar);
+  for (const one of [tiles, hunt.tiles]) one.resize(pixels(kept()));
 
   const current = () => (hunt.active() ? hunt.tiles : tiles);
 
@@ -66,10 +67,10 @@ export function makeView(session) {
   /** @param {Tile} tile */
   function caption(tile) {
     const state = store.get();
-    if (tile.state !== 'unlabelled') return { text: stateText(tile), kind: tile.state, says: stateText(tile) };
+    if (tile.state !== 'unlabelled') return { text: shortStateText(tile, SHORT), kind: tile.state, says: stateText(tile) };
     if (isBlind(state) || !tile.guess || tile.confidence === null) return { text: '', kind: '', says: 'unlabelled' };
-    const guess = `${className(state, tile.guess)} ${percent(tile.confidence)}`;
-    return { text: guess, kind: 'guess', says: `unlabelled, guess ${guess}` };
+    const sure = percent(tile.confidence);
+    return { text: `${shortName(liveClasses(state), tile.guess, SHORT)} ${sure}`, kind: 'guess', says: `unlabelled, guess ${className(state, tile.guess)} ${sure}` };
   }
 
   /** A result from its start. */
@@ -126,7 +127,7 @@ export function makeView(session) {
   function count() {
     const number = tiles.count();
     chosen.textContent = number ? `${counted(number, 'image')} selected` : 'Click images to select them, shift-click for a range, double-click to open one.';
-    for (const one of acts) one.hidden = number === 0 && one.dataset.act !== 'all';
+    for (const one of acts) one.hidden = one.dataset.act === 'open' ? number !== 1 : number === 0 && one.dataset.act !== 'all';
     const change = done.at(-1);
     lastBar.hidden = !change;
     last.textContent = change?.text ?? '';
@@ -190,6 +191,12 @@ export function makeView(session) {
     else toast('Select images first');
   }
 
+  function openSelected() {
+    const [key] = tiles.selected();
+    const tile = tiles.focused();
+    if (key) void detail.open(tile?.key === key ? tile : { key });
+  }
+
   function alike() {
     const keys = tiles.selected();
     const here = tiles.focused();
@@ -213,15 +220,14 @@ export function makeView(session) {
 
   /** @param {Event} event */
   function resize(event) {
-    const name = /** @type {keyof typeof SIZES} */ (/** @type {HTMLSelectElement} */ (event.target).value);
+    const name = /** @type {HTMLSelectElement} */ (event.target).value;
     localStorage.setItem(KEEP_SIZE, name);
-    tiles.resize(SIZES[name]);
-    hunt.tiles.resize(SIZES[name]);
+    for (const one of [tiles, hunt.tiles]) one.resize(pixels(name));
   }
 
   /** @param {boolean} open */
   function toggled(open) {
-    body.hidden = bar.hidden = open;
+    body.hidden = bar.hidden = total.hidden = order.hidden = open;
     if (!open) tiles.refresh();
   }
 
@@ -279,6 +285,11 @@ export function makeView(session) {
       },
     },
   };
+}
+
+/** @param {string} name of a size */
+function pixels(name) {
+  return SIZES[/** @type {keyof typeof SIZES} */ (name)] * parseFloat(getComputedStyle(document.documentElement).fontSize);
 }
 
 /** The kept size of tiles. */

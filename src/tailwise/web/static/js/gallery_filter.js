@@ -1,6 +1,6 @@
 /** The filter bar of the gallery: what is shown and in which order, as a request to the server. */
 import { counted, h, icon } from './dom.js';
-import { isBlind, liveClasses, store } from './state.js';
+import { isBlind, liveClasses, shortName, store } from './state.js';
 
 const STATES = { '': 'Any state', unlabelled: 'Unlabelled', labelled: 'Labelled', other: 'Other', skipped: 'Skipped', conflict: 'Conflict', flagged: 'Flagged' };
 const SURE = { '': 'Any confidence', low: 'Unsure: below 60\u202f%', middle: '60 to 90\u202f%', high: 'Sure: above 90\u202f%' };
@@ -10,6 +10,7 @@ const FOUND = { '': 'Labelled anywhere', hunt: 'Found by hunting', gallery: 'Lab
 const COPIES = { hide: 'Without copies', show: 'With copies', only: 'Only copies' };
 const SORTS = { path: 'By file name', time: 'Latest answer first', confidence: 'Most confident first', uncertainty: 'Hardest first' };
 const OF_MODEL = ['guess', 'sure'];
+const SHORT = 30; // characters of a class name in a list
 
 /** @param {() => void} changed */
 export function makeGalleryFilter(changed) {
@@ -44,7 +45,8 @@ export function makeGalleryFilter(changed) {
   function draw() {
     const state = store.get();
     const held = document.activeElement instanceof HTMLElement && (bar.contains(document.activeElement) || order.contains(document.activeElement)) ? document.activeElement.dataset.pick : undefined;
-    const classes = liveClasses(state).map((one) => /** @type {[string, string]} */ ([String(one.id), one.name]));
+    const live = liveClasses(state);
+    const classes = live.map((one) => /** @type {[string, string]} */ ([String(one.id), shortName(live, one.id, SHORT)]));
     const people = (state.server?.annotators ?? []).map((name) => /** @type {[string, string]} */ ([name, name]));
     const rounds = Array.from({ length: state.server?.round?.id ?? 0 }, (_, at) => /** @type {[string, string]} */ ([String(at + 1), `Round ${at + 1}`]));
     const model = !isBlind(state);

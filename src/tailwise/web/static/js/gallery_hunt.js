@@ -2,7 +2,7 @@
 import { post } from './api.js';
 import { counted, h, icon, keycap, nameTag, percent } from './dom.js';
 import { makeGalleryTiles } from './gallery_tiles.js';
-import { className, isBlind, store } from './state.js';
+import { className, isBlind, liveClasses, shortName, store } from './state.js';
 
 /** @typedef {import('./gallery_tiles.js').Tile} Tile */
 /** @typedef {{class_id: number, name: string, labelled: number, wanted: number, short: number}} Short */
@@ -11,6 +11,7 @@ import { className, isBlind, store } from './state.js';
 const COUNT = 48;
 const CERTAIN = 0.6; // tiles below start unselected
 const OFFERED = 6; // short classes that are shown as buttons
+const SHORT = 24; // characters of their names
 
 /**
  * @param {object} acts
@@ -61,12 +62,15 @@ export function makeHunt({ accept, open, toggled, failed }) {
     offer.replaceChildren(
       h('span', { class: 'hunt-lead' }, icon('spark'), classes.length ? 'Short of labels' : found?.message ?? ''),
       ...classes.slice(0, OFFERED).map((one) => h('button', { type: 'button', class: 'chip', 'data-hunt': one.class_id, title: `Hunt for ${one.name}: ${one.labelled} of ${one.wanted} labels`, onclick: () => start(one.class_id) },
-        nameTag(one.name), h('span', { class: 'short' }, `−${one.short}`))),
+        nameTag(one.name, shortName(liveClasses(store.get()), one.class_id, SHORT)), h('span', { class: 'short' }, `−${one.short}`))),
       classes.length > OFFERED ? more(classes.slice(OFFERED)) : '');
     if (hunting === null || !found) return;
     const name = className(store.get(), hunting);
-    title.replaceChildren(h('span', { dir: 'auto' }, name), found.short ? ` is ${counted(found.short, 'label')} short: here are the likeliest images of it that nobody has looked at` : `: the likeliest images that nobody has looked at`);
-    hint.textContent = found.message || (found.tiles.length ? hintText(found.how) : 'Nobody has to look any further: every image is labelled or on somebody’s screen.');
+    const none = !found.tiles.length;
+    title.replaceChildren(h('span', { dir: 'auto' }, name), none ? ': no image to propose' : found.short ? ` is ${counted(found.short, 'label')} short: here are the likeliest images of it that nobody has looked at` : `: the likeliest images that nobody has looked at`);
+    const why = found.message || (none ? 'no image is left: all are labelled, or being labelled now' : hintText(found.how));
+    hint.textContent = `${why[0].toUpperCase()}${why.slice(1)}`;
+    take.hidden = none;
     box.hidden = !found.text;
     tiles.show(found.tiles.length, found.tiles);
     tiles.clear();

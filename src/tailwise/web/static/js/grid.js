@@ -5,11 +5,12 @@ import { counted, byId, h, icon, keycap, nameTag, percent } from './dom.js';
 import { makeEnlarge } from './enlarge.js';
 import { placeOf } from './keys.js';
 import { note } from './link.js';
-import { className, isBlind, liveClasses, store } from './state.js';
+import { className, isBlind, liveClasses, shortName, store } from './state.js';
 import { makeTiles } from './tiles.js';
 import { open as openItems, withNext } from './timeline.js';
 
 const COUNT = 48;
+const SHORT = 28; // characters of a name on a button
 const SURE = 0.6; // less probable proposals are not selected at first
 const SIZE = 'tailwise.tile';
 
@@ -85,7 +86,7 @@ export function makeView({ answering, lease, quiet, tabs }) {
     const order = [...counts.keys()];
     const proposed = liveClasses(state).filter((one) => counts.has(one.id) || one.id === klass);
     chips.replaceChildren(...(isBlind(state) ? [] : proposed.sort((a, b) => rank(order, a.id) - rank(order, b.id)).map(chip)));
-    chips.hidden = !chips.children.length;
+    chips.hidden = !chips.children.length || !counts.size;
     tiles.show(pictures.map((one) => ({ key: one.key, url: imageUrl(one, 160), sharp: imageUrl(one, 512), note: one.prelabel ? percent(one.prelabel.confidence) : '', unsure: sureness(one) < SURE })));
     empty.hidden = tools.hidden = pictures.length > 0;
     tools.hidden = !pictures.length;
@@ -98,7 +99,7 @@ export function makeView({ answering, lease, quiet, tabs }) {
   function chip(one) {
     const many = counts.get(one.id) ?? 0;
     return h('button', { type: 'button', class: 'chip', 'aria-pressed': one.id === klass, 'data-class': one.id, onclick: () => void change(one.id) },
-      nameTag(one.name), h('span', { class: 'chip-count' }, many));
+      nameTag(one.name, shortName(liveClasses(store.get()), one.id, SHORT)), h('span', { class: 'chip-count' }, many));
   }
 
   /** Another class; what was chosen for the tiles of this one stays. @param {number} id */
@@ -118,7 +119,7 @@ export function makeView({ answering, lease, quiet, tabs }) {
     const text = taken ? (own ? [`Save ${counted(taken, 'answer')}`] : [`Accept ${taken} as `, nameTag(name)]) : ['Leave all for later'];
     accept.children[1].replaceWith(h('span', { class: 'accept-text' }, ...text));
     accept.querySelector('use')?.setAttribute('href', taken ? '#i-check' : '#i-skip');
-    hint.textContent = `${unsure ? `${counted(unsure, 'image')} below ${percent(SURE)} not selected: click to take in. ` : ''}Click what is something else, with ⇧ for a range. What is left out comes later, one by one.`;
+    hint.textContent = `${unsure ? `${counted(unsure, 'image')} below ${percent(SURE)} ${unsure === 1 ? 'is' : 'are'} not selected: click to select. ` : ''}Click an image of another class to leave it out, with ⇧ a range. What is left out comes later, one by one.`;
   }
 
   async function acceptAll() {
@@ -216,8 +217,8 @@ function sizeBox(tiles) {
 /** @param {import('./state.js').PageState} state */
 function emptyText(state) {
   if (state.waiting) return h('div', { class: 'message' }, h('p', { class: 'soft' }, 'Saving …'));
-  const text = emptyReason(state);
-  return h('div', { class: 'message' }, h('div', { class: 'emblem' }, icon('images')), h('h2', {}, 'Nothing to accept here'), h('p', { class: 'soft' }, text));
+  const next = h('p', {}, h('a', { href: '#label' }, state.server?.round ? 'Label images one by one' : 'Choose the first batch'));
+  return h('div', { class: 'message' }, h('div', { class: 'emblem' }, icon('images')), h('h2', {}, 'Nothing to accept here'), h('p', { class: 'soft' }, emptyReason(state)), next);
 }
 
 /** @param {import('./state.js').PageState} state */
@@ -225,5 +226,5 @@ function emptyReason(state) {
   if (state.server?.settings?.blind) return 'This campaign is labelled blind. A grid would show what the model thinks, so images come one by one.';
   if (isBlind(state)) return 'Suggestions are hidden. Press b to see what the model proposes.';
   if (!state.server?.round) return 'There is no round yet.';
-  return 'No image of this round is proposed for this class any more. In the first round there is no model yet, so nothing is proposed at all.';
+  return state.server.round.id === 1 ? 'In the first round there is no model yet, so nothing is proposed.' : 'No image of this round is proposed for this class any more.';
 }

@@ -3,7 +3,7 @@ import { get, imageUrl } from './api.js';
 import { avatar } from './cards.js';
 import { counted, h, icon, nameTag, percent } from './dom.js';
 import { note } from './link.js';
-import { className, isBlind, store } from './state.js';
+import { className, isBlind, shortName, store } from './state.js';
 
 /** @typedef {import('./gallery_tiles.js').Tile} Tile */
 /** @typedef {{at: number, annotator: string, kind: string, class_id: number|null, round_id: number|null, found_by: string|null, undone: boolean}} Event_ */
@@ -99,6 +99,11 @@ function reason(one) {
 export function stateText(tile) {
   const words = { unlabelled: 'Unlabelled', other: 'Other', skipped: 'Skipped', conflict: 'People differ' };
   return tile.state === 'labelled' ? className(store.get(), tile.class_id) : words[/** @type {keyof typeof words} */ (tile.state)] ?? tile.state;
+}
+
+/** The same, for a place in which few characters fit. @param {Tile} tile @param {number} most */
+export function shortStateText(tile, most) {
+  return tile.state === 'labelled' ? shortName(store.get().server?.classes ?? [], tile.class_id, most) : stateText(tile);
 }
 
 /** @param {number} microseconds */

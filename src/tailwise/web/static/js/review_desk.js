@@ -9,6 +9,7 @@ import { makeZoom } from './zoom.js';
 
 const SOON = 700; // ms between two looks at a job
 const MOST_THUMBS = 60;
+const LONG = 18; // characters of a name that needs a whole row
 
 /** @typedef {{image: string, seal: string}} Shown */
 
@@ -58,12 +59,15 @@ export function makeAnotherClass(choose) {
   function toggle(open) {
     panel.hidden = !open;
     button.setAttribute('aria-expanded', String(open));
-    if (open) filter.focus();
+    if (!open) return;
+    filter.focus();
+    button.scrollIntoView({ block: 'start' }); // the list is long: it gets the height that there is
   }
 
   store.watch((state) => [JSON.stringify(liveClasses(state))], (state) => {
     const choices = liveClasses(state).map((klass) => h('button', { class: 'class', type: 'button', 'data-class': klass.id, onclick: () => pick(klass.id) }, nameTag(klass.name)));
     const other = h('button', { class: 'class', type: 'button', 'data-class': 'other', onclick: () => pick(null) }, h('span', { class: 'name' }, 'Other: none of the classes'));
+    list.classList.toggle('long', liveClasses(state).some((klass) => klass.name.length > LONG));
     list.replaceChildren(...choices, other);
     filter.refresh();
   });

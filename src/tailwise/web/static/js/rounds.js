@@ -83,5 +83,5 @@ function row(state, count, most) {
   bar.style.width = `${(100 * count.realised) / most}%`;
   mark.style.insetInlineStart = `${(100 * (count.expected ?? 0)) / most}%`;
   const says = `${name}: ${count.realised} labelled${count.expected === null ? '' : `, ${count.expected.toFixed(1)} expected`}`;
-  return h('li', { title: says }, nameTag(name, shortName(state.server?.classes ?? [], count.class_id, 22)), h('span', { class: 'track' }, bar, mark), h('span', { class: 'count' }, count.realised));
+  return h('li', { title: says }, nameTag(name, shortName(state.server?.classes ?? [], count.class_id, 26)), h('span', { class: 'track' }, bar, mark), h('span', { class: 'count' }, count.realised));
 }

@@ -43,21 +43,62 @@ export function className(state, id) {
   return state.server?.classes.find((klass) => klass.id === id)?.name ?? '';
 }
 
+/** Short names by id, for the lists of classes that were asked for last. @type {Map<string, Map<number, string>>} */ const shortened = new Map();
+
 /**
- * A class name of at most so many characters, cut in the middle; names that would look the same get a number.
+ * A class name of at most so many characters. Names that would look the same when cut in the middle, and begin alike, lose
+ * the words that all of them have; those that still look the same get a number.
  * @param {Klass[]} classes @param {number|null|undefined} id @param {number} most @returns {string}
  */
 export function shortName(classes, id, most) {
+  const list = `${most}\n${classes.map((klass) => `${klass.id} ${klass.name}`).join('\n')}`;
+  const known = shortened.get(list) ?? shortNames(classes, most);
+  if (shortened.size > 8) shortened.clear();
+  shortened.set(list, known);
+  return known.get(id ?? 0) ?? '';
+}
+
+/** @param {Klass[]} classes @param {number} most */
+function shortNames(classes, most) {
   const cut = (/** @type {string} */ name) => {
     const letters = [...name];
     const head = Math.ceil((most - 1) / 2);
     return letters.length <= most ? name : `${letters.slice(0, head).join('').trimEnd()}…${letters.slice(1 + head - most).join('').trimStart()}`;
   };
-  const name = classes.find((klass) => klass.id === id)?.name ?? '';
-  const alike = classes.filter((klass) => cut(klass.name) === cut(name));
-  if (alike.length < 2) return cut(name);
-  const number = String(alike.findIndex((klass) => klass.id === id) + 1);
-  return `${[...name].slice(0, Math.max(1, most - number.length - 2)).join('').trimEnd()}… ${number}`;
+  const whole = new Map(classes.map(({ id, name }) => [id, name]));
+  const short = new Map(classes.map(({ id, name }) => [id, cut(name)]));
+  const clashing = lookingAlike(classes, short).flat();
+  for (const alike of grouped(clashing, ({ name }) => name.split(/\s+/)[0])) {
+    const words = alike.map(({ name }) => name.split(/\s+/));
+    alike.forEach(({ id, name }, at) => {
+      const own = words[at].filter((word) => !words.every((others) => others.includes(word)));
+      whole.set(id, own.length && own.length < words[at].length ? `…${own.join(' ')}` : name);
+      short.set(id, cut(whole.get(id) ?? name));
+    });
+  }
+  for (const alike of lookingAlike(classes, short)) {
+    alike.forEach(({ id, name }, at) => {
+      const number = String(at + 1);
+      short.set(id, `${[...(whole.get(id) ?? name)].slice(0, Math.max(1, most - number.length - 2)).join('').trimEnd()}… ${number}`);
+    });
+  }
+  return short;
+}
+
+/** Groups of classes whose short names are the same. @param {Klass[]} classes @param {Map<number, string>} short @returns {Klass[][]} */
+function lookingAlike(classes, short) {
+  return grouped(classes, ({ id }) => short.get(id)).filter((group) => group.length > 1);
+}
+
+/** @param {Klass[]} classes @param {(klass: Klass) => string|undefined} keyed @returns {Klass[][]} */
+function grouped(classes, keyed) {
+  /** @type {Map<string|undefined, Klass[]>} */ const groups = new Map();
+  for (const klass of classes) {
+    const group = groups.get(keyed(klass));
+    if (group) group.push(klass);
+    else groups.set(keyed(klass), [klass]);
+  }
+  return [...groups.values()];
 }
 
 /** What an answer says, in words. @param {PageState} state @param {{kind: string, class_id?: number|null}|null} answer */
