@@ -3,7 +3,8 @@
 Exact copies are known from their bytes and are never asked about; here they only show where their labels differ. Close
 hashes are found by their 16-bit parts: of two hashes that differ in at most 7 of 64 bits, one of the four parts differs
 in at most one bit. Crops and turned images change more bits, but hardly their features: pairs with very close features
-are found by comparing each with each along a few axes.
+are found by comparing each with each along a few axes. Features are the simple ones whatever the backbone: those of a
+net differ too much between an image and its JPEG.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from ..files import read_regular, write_whole
 from ..learners.features import Features
 from ..pools.pool import InputArray
 from ..types import BoolArray, FloatArray, IntArray, Progress, no_progress
-from .features import Extractor, chosen_backbone, embed, main_axes
+from .features import SIMPLE, Extractor, embed, main_axes
 from .ledger import HasLedger, Ledger, ledger_of
-from .state import read_settings
 
 FOLDER, DUPLICATES_FILE = "review", "duplicates.json"  # where the pairs are kept
 HASH = "phash-1"  # the folder of the hashes; another way to make them, another name
@@ -31,7 +31,7 @@ WORDS = 4  # parts of a hash
 BITS = 16  # of a part
 MOST_BITS = 7  # in which near-duplicates may differ: with a probe of one bit per part, no closer pair is missed
 # Half the size, more contrast or a strong JPEG left the cosine of simple features above 0.95 in nine of ten photos;
-# different photos with close hashes were below in most cases, and nets separate them further.
+# different photos with close hashes were below in most cases.
 LEAST_COSINE = 0.95
 # Of 300 photos cropped by 10 %, 84 % pass both limits; 55 pairs of CIFAR-10's 10,000 test images do, and the 40 of them
 # with farther hashes are near-duplicates to the eye (benchmarks/quality/near_duplicates.py).
@@ -93,14 +93,13 @@ def find_duplicates(campaign: HasLedger | Ledger, *, report: Progress = no_progr
 
 
 def duplicates_key(ledger: Ledger) -> str:
-    """Changes with the images and the backbone."""
+    """Changes with the images and the limits."""
     usable = "trouble IS NULL AND duplicate_of IS NULL"
     count, first, last, size = ledger.read(
         f"SELECT count(*), min(id), max(id), sum(bytes) FROM image WHERE {usable}"
     )[0]  # fmt: skip
-    backbone = chosen_backbone(read_settings(ledger).backbone)
     limits = f"{MOST_BITS} {LEAST_COSINE} {CLOSE_BITS} {CLOSE_COSINE}"
-    return f"{HASH} {limits} {backbone} {count} {first} {last} {size}"
+    return f"{HASH} {limits} {SIMPLE} {count} {first} {last} {size}"
 
 
 def kept_edges(ledger: Ledger) -> tuple[str, IntArray] | None:
@@ -123,7 +122,7 @@ def _edges(ledger: Ledger, report: Progress) -> IntArray:
         report(0.5 + 0.5 * share, what)
 
     hashed = embed(ledger, backbone=extractor, report=hashing)
-    found = embed(ledger, backbone=read_settings(ledger).backbone, report=embedding)
+    found = embed(ledger, backbone=SIMPLE, report=embedding)
     report(1.0, "comparing the images")
     rows, there = found.rows(hashed.ids)
     ids, features, hashes = hashed.ids[there], found.features[rows[there]], as_hashes(hashed.features)[there]
