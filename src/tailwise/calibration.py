@@ -48,6 +48,7 @@ class Calibration:
     trained: (C,) class shares that the model learnt under: the temperature leaves them as they are, the prior is
         corrected from them, and classes with share 0 are unseen. None: equal shares, all classes seen.
     unseen: how much of a row's doubt goes to unseen classes, 0 to 1.
+    shown_unseen: the same for probabilities that people see; None: as `unseen`. See `shown`.
     trust: how the calibrated probabilities did on held-out labels; None where none were held out.
     """
 
@@ -55,7 +56,16 @@ class Calibration:
     temperature: float = 1.0
     trained: Float64Array | None = None
     unseen: float = 0.0
+    shown_unseen: float | None = None
     trust: Trust | None = None
+
+    def shown(self) -> Calibration:
+        """What to do to probabilities that people see.
+
+        Batches are chosen as if classes without labels could be common. What people see assumes that they are not
+        commoner than other classes, which is nearer to the truth after a first batch of typical images.
+        """
+        return self if self.shown_unseen is None else replace(self, unseen=self.shown_unseen, shown_unseen=None)
 
     def apply(self, pool_proba: NDArray[Number]) -> NDArray[Number]:
         """The softmax of a pool (N, C), calibrated, dtype kept; class shares of the pool are estimated from it."""
@@ -68,18 +78,21 @@ class Calibration:
         return ready if self.trained is None else share_with_unseen(ready, self.trained == 0, self.unseen)
 
 
-def unseen_weight(counts: ArrayLike, held_out: FloatArray, drawn: ArrayLike | None = None) -> float:
+def unseen_weight(
+    counts: ArrayLike, held_out: FloatArray, drawn: ArrayLike | None = None, *, most: float = 1.0
+) -> float:  # fmt: skip
     """How much of a row's doubt goes to classes without labels, so that their share is `unseen_share` of the pool.
 
     Doubt is 1 − the largest probability; its mean is that of held-out rows (m, C), and 1 without any. `drawn` are the
     counts (C,) without labels that were found by looking for their class, which say nothing of the pool; a class that
-    has such labels alone is not unseen.
+    has such labels alone is not unseen. `most` is the largest share that they may have in all.
     """
     doubt = 1 - float(held_out.max(axis=1).mean()) if len(held_out) else 1.0
     share = unseen_share(counts)
     if drawn is not None and share > 0:
         missing = np.count_nonzero(np.asarray(counts) == 0) / np.count_nonzero(np.asarray(drawn) == 0)
         share = unseen_share(drawn) * missing
+    share = min(share, most)
     return min(share / doubt, 1.0) if doubt > 0 else float(share > 0)
 
 

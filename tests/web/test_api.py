@@ -57,6 +57,7 @@ def test_the_state_tells_campaign_classes_round_and_settings(api: Api) -> None:
     ]  # fmt: skip
     assert state["round"] == {
         "id": 1, "budget": 6, "answered": 0, "skipped": 0, "remaining": 6, "complete": False, "mine": 0,
+        "rough": False,
     }  # fmt: skip
     assert state["next"] is None
     assert state["settings"] == {"overlap": 1, "blind": False, "plain_features": True}
@@ -633,6 +634,7 @@ def test_the_page_trains_and_chooses_round_after_round(fresh: Api) -> None:
     assert label_everything(fresh) == 9
     fresh.post("/api/next", budget=6, strategy="margin", balance=0.5)
     assert fresh.wait_for_job()["round"] == 2
+    assert fresh.get("/api/state")["round"]["rough"] is True  # nine labels
     images = fresh.post("/api/lease", annotator="ada", count=64)["images"]
     assert len(images) == 6
     for one in images:

@@ -285,11 +285,12 @@ def _choose_by_model(
         asking=Asking(asked.calibration, drawn=labelled.drawn()), report=partial(_stage, report, 0.7, 0.95),
     )  # fmt: skip
     indices = choice.selection.indices
-    proba = choice.calibration.apply(np.asarray(model.predict_proba(pool[indices])))
+    calibration = choice.calibration.shown()
+    proba = calibration.apply(np.asarray(model.predict_proba(pool[indices])))
     picks = _with_guesses(candidates[indices], proba, labelled.class_ids, asked.overlap)
     seconds = {"fit": fitted - started, "choose": time.perf_counter() - fitted}
     balance = asked.balance if isinstance(asked.balance, str) else f"{asked.balance:g}"
-    return Chosen(picks, choice.selection, asked.strategy, balance, False, model, choice.calibration, seconds)
+    return Chosen(picks, choice.selection, asked.strategy, balance, False, model, calibration, seconds)
 
 
 def _with_guesses(images: IntArray, proba: FloatArray, class_ids: tuple[int, ...], wanted: int) -> tuple[Pick, ...]:

@@ -1,7 +1,7 @@
 """Likely label errors, found by cross-validation: images whose label a model that has not seen it finds improbable.
 
-Each labelled image is asked about by a model that learnt from the other folds; cleanlab ranks the labels by the
-probability that is left for them, and estimates how many are wrong. An image that somebody has settled is not listed.
+Each labelled image is asked about by a model that learnt from the other folds. Labels are ranked by how much likelier
+another class is, and cleanlab helps to estimate how many are wrong. An image that somebody has settled is not listed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..calibration import USUAL_SPREAD
 from ..errors import BadFile, BadInput, MissingExtra
 from ..files import read_regular, write_whole
 from ..inputs import many, whole_number
-from ..learners.learner import FOLDS, OutOfFold, as_of_the_whole_set, out_of_fold, trained_shares
+from ..learners.learner import FOLDS, Learner, OutOfFold, as_of_the_whole_set, out_of_fold, trained_shares
 from ..softmax import fit_temperature, with_temperature
 from ..types import BoolArray, Float64Array, FloatArray, IntArray, Progress, no_progress
 from .classes import list_classes
@@ -30,11 +30,13 @@ from .state import read_settings
 
 SEED = 0
 FOLDER, ERRORS_FILE = "review", "errors.json"  # where the findings are kept
-VERSION = 1  # of how they are made
+VERSION = 2  # of how they are made
 MOST_KEPT = 2000
+TINY = 1e-30
 SURE = (
     0.5  # probability of another class, above which a label can be likely wrong; of its own, below which it is listed
 )
+TIMES = 10  # as likely as the given class another one must be, for the label to count as an error
 NEIGHBOURS = 4  # labelled images of the suggested class that are shown next to a finding
 TOO_FEW = (
     "label at least 2 images in each of 2 classes first: a label is checked by a model that learnt from the others"
@@ -56,7 +58,7 @@ class LabelError:
     suggested, suggested_id: those of the likeliest class but the given one.
     probability: of the suggested class.
     quality: of the given class: cleanlab's label quality, 0 to 1.
-    likely: whether it is among the labels that cleanlab counts as wrong; the others are doubtful.
+    likely: whether it is among the first, as many as are estimated to be wrong; the others are doubtful.
     annotators: who gave the label.
     neighbours: ids of the labelled images of the suggested class that are most similar.
     """
@@ -87,7 +89,7 @@ class Review:
 
     Attributes
     ----------
-    errors: worst first: those that are likely, then other labels that the model finds less likely than not.
+    errors: worst first; the likely ones come first, then other labels that the model finds less likely than not.
     checked: labels that were checked; one that is alone in its class cannot be.
     labels: all labels of classes in use.
     key: names the labels and the settings that it was made from, see `review_key`.
@@ -154,9 +156,8 @@ def _checked(ledger: Ledger, key: str, report: Progress) -> Review:
     features = embedding.features[embedding.rows(labelled.images)[0]]
     held = held_out_proba(settings.learner, features, labelled, report=report)
     report(1.0, "ranking the labels")
-    quality, likely = rank_labels(labelled.labels[held.rows], held.proba)
-    doubtful = np.flatnonzero(likely | (quality < SURE))
-    order = doubtful[np.lexsort((held.rows[doubtful], quality[doubtful], ~likely[doubtful]))]
+    quality, likely, ranked = rank_labels(labelled.labels[held.rows], held.proba)
+    order = ranked[likely[ranked] | (quality[ranked] < SURE)]
     decided = {row[0] for row in ledger.read("SELECT image_id FROM settled")}
     kept = [at for at in order.tolist() if int(labelled.images[held.rows[at]]) not in decided][:MOST_KEPT]
     errors = _findings(ledger, labelled, features, held, quality, likely, kept)
@@ -189,20 +190,26 @@ def held_out_proba(
     held = out_of_fold(
         head, features, labelled.labels, classes=classes, folds=FOLDS, seed=SEED, report=checking
     )  # fmt: skip
-    shares = trained_shares(head, labelled.labels, classes)
-    truth = labelled.labels[held.rows]
-    proba = as_of_the_whole_set(held, head, labelled.labels, shares)
+    return calibrated(held, head, labelled.labels)
+
+
+def calibrated(held: OutOfFold, head: Learner, labels: IntArray) -> OutOfFold:
+    """Held-out probabilities with a temperature that is fitted to all labels (n,)."""
+    shares = trained_shares(head, labels, held.proba.shape[1])
+    truth = labels[held.rows]
+    proba = as_of_the_whole_set(held, head, labels, shares)
     temperature = fit_temperature(proba, truth, shares=shares, spread=USUAL_SPREAD)
     tempered = np.asarray(with_temperature(proba, temperature, shares), dtype=np.float64)
     return OutOfFold(held.rows, tempered / tempered.sum(axis=1, keepdims=True), held.folds)
 
 
-def rank_labels(labels: IntArray, proba: FloatArray) -> tuple[Float64Array, BoolArray]:
-    """cleanlab's quality of each label, (m,), low for wrong ones; and which are likely wrong, (m,).
+def rank_labels(labels: IntArray, proba: FloatArray) -> tuple[Float64Array, BoolArray, IntArray]:
+    """cleanlab's quality of each label, (m,), low for wrong ones; which are likely wrong, (m,); and all, worst first.
 
-    cleanlab estimates how many labels are wrong (its joint distribution of given and true labels). As many of the
-    lowest quality are likely wrong, if the model finds one other class more likely than not: where classes are hard to
-    distinguish, cleanlab counts the model's own errors. Of its scores, self-confidence found planted errors best.
+    The worst are those whose given class is the least likely compared with the likeliest other one. cleanlab estimates
+    how many labels are wrong (its joint distribution of given and true labels); where classes are hard to distinguish,
+    it counts the model's own errors, so only those count for which one other class is more likely than not, and ten
+    times as likely as the given one. As many of the worst are likely wrong (benchmarks/quality/label_errors.py).
     """
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
@@ -211,11 +218,15 @@ def rank_labels(labels: IntArray, proba: FloatArray) -> tuple[Float64Array, Bool
         warnings.simplefilter("ignore")  # few labels per class: people see the findings one by one
         quality = np.asarray(get_label_quality_scores(labels, proba, method="self_confidence"), dtype=np.float64)
         wrong = int(np.count_nonzero(find_label_issues(labels, proba, n_jobs=1)))
-    likely = np.zeros(len(labels), dtype=bool)
-    likely[np.argsort(quality, kind="stable")[:wrong]] = True
-    others = proba.copy()
+    others = proba.astype(np.float64)
     others[np.arange(len(labels)), labels] = 0
-    return quality, likely & (others.max(axis=1) > SURE)
+    other = others.max(axis=1)  # (m,)
+    counted = np.argsort(quality, kind="stable")[:wrong]
+    count = np.count_nonzero((other[counted] > SURE) & (other[counted] >= TIMES * quality[counted]))
+    order = np.argsort(quality / np.maximum(other, TINY), kind="stable")
+    likely = np.zeros(len(labels), dtype=bool)
+    likely[order[:count]] = True
+    return quality, likely, order
 
 
 def _findings(

@@ -54,8 +54,10 @@ def _run(folder: Path, like: list[str], text: str | None, name: str | None, coun
     from ..campaign.class_needs import nothing_short_text, short_classes
     from ..campaign.classes import find_class
     from ..campaign.finding import named_matches
+    from ..campaign.models import newest_model
     from ..campaign.search import hunt
 
+    rough = False
     with (
         _opened(folder, write=bool(like or text or name)) as campaign,
         progress_shown(quiet=form is not Form.SUMMARY) as report,
@@ -63,6 +65,7 @@ def _run(folder: Path, like: list[str], text: str | None, name: str | None, coun
         if name is not None:
             found = hunt(campaign.ledger, find_class(campaign.ledger, name), count, text=text, report=report)
             images, title = named_matches(campaign.ledger, found.matches, found.how), str(found)
+            rough = found.how == "model" and newest_model(campaign.ledger).rough
         elif like or text is not None:
             images = campaign.find(like or None, text=text, count=count, report=report)
             title = f"{len(images)} images, the {'nearest' if like else 'best fit'} first"
@@ -70,7 +73,7 @@ def _run(folder: Path, like: list[str], text: str | None, name: str | None, coun
             short = short_classes(campaign.ledger)
             _show_short(short, "" if short else nothing_short_text(campaign.ledger), folder, form)
             return
-    _show_found(images, title, form)
+    _show_found(images, title, form, rough=rough)
 
 
 def _opened(folder: Path, *, write: bool) -> Campaign:
@@ -86,7 +89,7 @@ def _opened(folder: Path, *, write: bool) -> Campaign:
     return Campaign.open(home, read_only=True)
 
 
-def _show_found(images: list[FoundImage], title: str, form: Form) -> None:
+def _show_found(images: list[FoundImage], title: str, form: Form, *, rough: bool) -> None:
     if form is Form.JSON:
         print(json.dumps({"images": [asdict(one) for one in images]}))
     elif form is Form.QUIET:
@@ -103,6 +106,8 @@ def _show_found(images: list[FoundImage], title: str, form: Form) -> None:
         console.print(f"[bold]{plain(title)}[/]", soft_wrap=True)
         if images:
             console.print(table)
+        if images and rough:
+            console.print("The percentages are rough: there are too few labels yet to check them.", soft_wrap=True)
 
 
 def _show_short(classes: list[ClassNeed], message: str, folder: Path, form: Form) -> None:

@@ -358,9 +358,11 @@ def fit_calibrated(
     proba, truth = as_of_the_whole_set(held, learner, labels, trained), labels[held.rows]
     temperature = fit_temperature(proba, truth, shares=trained, spread=USUAL_SPREAD)
     plain = Calibration("temperature", temperature, trained)
-    weight = unseen_weight(np.bincount(labels, minlength=classes), plain.apply(proba), drawn)
+    counts, checked = np.bincount(labels, minlength=classes), plain.apply(proba)
+    weight = unseen_weight(counts, checked, drawn)
+    shown = unseen_weight(counts, checked, drawn, most=float(np.mean(counts == 0)))
     trust = measure_trust(replace(plain, unseen=weight).apply(proba), truth)
-    return Calibration(kind, temperature, trained, unseen=weight, trust=trust)
+    return Calibration(kind, temperature, trained, unseen=weight, shown_unseen=shown, trust=trust)
 
 
 def as_of_the_whole_set(held: OutOfFold, learner: Learner, labels: IntArray, trained: Float64Array) -> FloatArray:

@@ -109,6 +109,7 @@ class RoundProgress(ResponseBody):
     remaining: Count
     complete: bool
     mine: Count  # answers of the annotator who asks, without skips
+    rough: bool = Field(description="whether the model's percentages rest on too few labels to be relied on")
 
 
 class ClassBalance(ResponseBody):

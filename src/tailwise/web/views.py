@@ -43,7 +43,7 @@ def state(
     read: Read, annotator: str | None, counts: CountCache, prelabels: Prelabels, job: schemas.Job, role: Role
 ) -> schemas.State:
     """Everything that the page shows around the image."""
-    settings, current, classes, name, blind = read(lambda ledger: _surroundings(ledger, prelabels))
+    settings, current, classes, name, blind, rough = read(lambda ledger: _surroundings(ledger, prelabels))
     tally = counts.campaign.get(read)
     of_round = counts.of_round(read, current.id) if current else None
     finished = of_round is None or of_round.progress.complete
@@ -52,7 +52,7 @@ def state(
         images=schemas.Images(usable=tally.usable),
         classes=classes,
         classes_version=read(classes_version),
-        round=_progress(current, of_round, annotator) if current and of_round else None,
+        round=_progress(current, of_round, annotator, rough=rough) if current and of_round else None,
         balance=_balance(current, tally.labelled, of_round.realised if of_round else {}),
         settings=schemas.LabelSettings(
             overlap=settings.overlap, blind=blind, plain_features=chosen_backbone(settings.backbone) == SIMPLE
@@ -134,11 +134,14 @@ def all_rounds(read: Read) -> schemas.Rounds:
 
 def _surroundings(
     ledger: Ledger, prelabels: Prelabels
-) -> tuple[Settings, rounds.Round | None, list[schemas.LabelClass], schemas.CampaignName, bool]:
-    """What is quick to read, in one query."""
+) -> tuple[Settings, rounds.Round | None, list[schemas.LabelClass], schemas.CampaignName, bool, bool]:
+    """What is quick to read, in one query; last whether people label blind, and whether percentages are rough."""
     settings = read_settings(ledger)
     name = schemas.CampaignName(id=read_meta(ledger, "campaign") or "", name=settings.name or ledger.folder.name)
-    return settings, rounds.current_round(ledger), label_classes(ledger), name, prelabels.is_blind(ledger)
+    current, blind = rounds.current_round(ledger), prelabels.is_blind(ledger)
+    version = current.model_version if current and not blind else None
+    rough = version is not None and rounds.find_model(ledger, version).rough
+    return settings, current, label_classes(ledger), name, blind, rough
 
 
 def label_classes(ledger: Ledger) -> list[schemas.LabelClass]:
@@ -157,11 +160,13 @@ def classes_version(ledger: Ledger) -> int:
     return int(ledger.read("SELECT coalesce(max(id), 0) FROM class_event")[0][0])
 
 
-def _progress(current: rounds.Round, tally: RoundCounts, annotator: str | None) -> schemas.RoundProgress:
+def _progress(
+    current: rounds.Round, tally: RoundCounts, annotator: str | None, *, rough: bool
+) -> schemas.RoundProgress:  # fmt: skip
     found = tally.progress
     return schemas.RoundProgress(
         id=current.id, budget=current.budget, answered=found.done, skipped=min(tally.skipped, found.done),
-        remaining=found.remaining, complete=found.complete, mine=tally.mine.get(annotator or "", 0),
+        remaining=found.remaining, complete=found.complete, mine=tally.mine.get(annotator or "", 0), rough=rough,
     )  # fmt: skip
 
 

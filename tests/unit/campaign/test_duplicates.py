@@ -20,6 +20,7 @@ from tailwise.campaign.duplicates import (
     MOST_BITS,
     are_alike,
     as_hashes,
+    close_features,
     close_pairs,
     find_duplicates,
     hash_extractor,
@@ -72,6 +73,28 @@ def test_more_bits_than_can_be_found_are_an_error() -> None:
         close_pairs(np.zeros(2, np.uint64), 8)
 
 
+def test_close_features_are_those_of_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "BLOCK", 200)
+    rng = np.random.default_rng(0)
+    some = rng.normal(size=(60, 200)).astype(np.float32) + 1
+    features = np.concatenate(
+        [some, some + rng.uniform(0.05, 0.5, (60, 1)).astype(np.float32) * rng.normal(size=(60, 200))]
+    )
+    hashes = rng.integers(0, 2**64, 120, dtype=np.uint64)
+    flips = [sum(1 << int(bit) for bit in rng.choice(64, rng.integers(10, 30), replace=False)) for _ in range(60)]
+    hashes[60:] = hashes[:60] ^ np.array(flips, np.uint64)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    expected = [
+        [one, two]
+        for one in range(120)
+        for two in range(one + 1, 120)
+        if unit[one] @ unit[two] >= duplicates.CLOSE_COSINE
+        and int(hashes[one] ^ hashes[two]).bit_count() <= duplicates.CLOSE_BITS
+    ]
+    assert 5 < len(expected) < 50
+    assert sorted(close_features(features.astype(np.float32), hashes).tolist()) == expected
+
+
 def test_a_hundred_thousand_hashes_take_seconds_and_not_a_comparison_of_all() -> None:
     rng = np.random.default_rng(0)
     hashes = rng.integers(0, 2**64, 100_000, dtype=np.uint64)
@@ -112,7 +135,7 @@ def scene(number: int) -> Image.Image:
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Iterator[Campaign]:
-    """Eight different pictures; of 0 there is a small and a bright version, of 1 a JPEG, of 2 an exact copy."""
+    """Eight different pictures; a small and a bright version of 0, a JPEG of 1, an exact copy of 2, a crop of 3."""
     photos = tmp_path / "photos"
     photos.mkdir()
     for number in range(8):
@@ -120,6 +143,7 @@ def campaign(tmp_path: Path) -> Iterator[Campaign]:
     scene(0).resize((60, 48)).save(photos / "0-small.png")
     ImageEnhance.Brightness(scene(0)).enhance(1.05).save(photos / "0-bright.png")
     scene(1).save(photos / "1.jpg", quality=60)
+    scene(3).crop((5, 4, 115, 92)).save(photos / "3-crop.png")
     (photos / "2-copy.png").write_bytes((photos / "2.png").read_bytes())
     with Campaign.create(tmp_path / "home", photos, ["owl", "kite", "heron"], backbone="simple") as made:
         yield made
@@ -130,12 +154,17 @@ def paths(groups: list[duplicates.DuplicateGroup]) -> list[set[str]]:
 
 
 ZERO, ONE = {"0.png", "0-small.png", "0-bright.png"}, {"1.png", "1.jpg"}
+THREE = {"3.png", "3-crop.png"}  # their hashes differ in too many bits
 
 
 def test_altered_copies_are_groups_and_different_pictures_are_not(campaign: Campaign) -> None:
     groups = campaign.duplicates()
-    assert paths(groups) == [ZERO, ONE]  # the largest first
-    assert [(group.labels, group.disagree, group.unlabelled) for group in groups] == [((), False, 3), ((), False, 2)]
+    assert paths(groups) == [ZERO, ONE, THREE]  # the largest first
+    assert [(group.labels, group.disagree, group.unlabelled) for group in groups] == [
+        ((), False, 3),
+        ((), False, 2),
+        ((), False, 2),
+    ]
 
 
 def test_hashes_are_made_once(campaign: Campaign) -> None:
@@ -151,7 +180,7 @@ def test_labels_that_differ_come_first_then_groups_that_are_labelled_in_part(cam
     campaign.label("0.png", "owl")
     campaign.label("1.png", "owl")
     campaign.label("1.jpg", "kite")
-    first, second = campaign.duplicates()
+    first, second, _ = campaign.duplicates()
     assert ({one.path for one in first.images}, set(first.labels), first.disagree) == (ONE, {"owl", "kite"}, True)
     assert (second.labels, second.disagree, second.unlabelled) == (("owl",), False, 2)
     campaign.label("0-small.png", None)

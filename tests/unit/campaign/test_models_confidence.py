@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tailwise.campaign.choosing import choose_cold
 from tailwise.campaign.models import head_named, predict
-from tailwise.campaign.rounds import find_model, round_picks
+from tailwise.campaign.rounds import ModelRow, find_model, round_picks
 from tailwise.campaign.service import Campaign
 from tailwise.cycle import fit
 from tailwise.learners.learner import fit_calibrated
@@ -39,6 +40,36 @@ def test_with_44_classes_and_few_labels_confidence_is_near_accuracy(noise: float
     accuracy = (shown.argmax(axis=1) == truth).mean()
     assert abs(shown.max(axis=1).mean() - accuracy) <= 0.10
     assert abs(raw.max(axis=1).mean() - accuracy) > 0.10  # what it is without
+
+
+def test_guesses_after_a_first_batch_of_typical_images_are_not_of_the_few_classes_without_labels() -> None:
+    """Nearly every class is seen once, which looks like a random draw that has missed half of the pool."""
+    marks = []
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        truth = random.integers(0, CLASSES, 1500)
+        pool = (random.normal(size=(CLASSES, 64))[truth] + 1.5 * random.normal(size=(1500, 64))).astype(np.float32)
+        chosen = choose_cold(pool, pool[:0], CLASSES, strategy="boundary", classes=CLASSES, seed=seed).indices
+        assert 0 < CLASSES - len(np.unique(truth[chosen])) < 12
+        learner, rest = head_named("linear"), np.setdiff1d(np.arange(1500), chosen)
+        fitted = fit_calibrated(learner, pool[chosen], truth[chosen], classes=CLASSES, kind="temperature", seed=seed)
+        labelled = LabelledImages(pool[chosen], truth[chosen], tuple(map(str, range(CLASSES))))
+        raw = np.asarray(fit(learner, labelled, seed=0).predict_proba(pool[rest]))
+        for one in (fitted, fitted.shown()):
+            proba = one.apply(raw)
+            own = np.maximum(proba[np.arange(len(rest)), truth[rest]], 1e-5)
+            marks.append(((proba.argmax(axis=1) == truth[rest]).mean(), -np.log(own).mean()))
+    choosing, shown = np.mean(marks[::2], axis=0), np.mean(marks[1::2], axis=0)
+    assert shown[0] > choosing[0] + 0.05  # accuracy
+    assert shown[1] < choosing[1] - 0.2  # log loss
+
+
+@pytest.mark.parametrize(
+    ("counts", "rough"), [([29, 1, 1, 1], True), ([15, 14, 9], False), ([30, 1], False), ([1] * 44, True)]
+)
+def test_percentages_are_rough_while_fewer_than_thirty_labels_can_be_held_out(counts: list[int], rough: bool) -> None:
+    assert ModelRow("m", "linear", {}, sum(counts), (1,), {"counts": counts}).rough is rough
+    assert not ModelRow("m", "own", {}, 3, (1,)).rough  # nothing is known of it
 
 
 def test_the_confidence_of_a_round_is_the_calibrated_probability_of_its_model(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,26 +40,44 @@ def with_wrong_labels(make_studio: MakeStudio, wrong: int, **options: Any) -> tu
     return studio, {image: studio.truth(image) for image in planted}
 
 
+@dataclass(frozen=True)
+class Ends:
+    """What must be found: shares of the planted errors, and how many labels are likely errors for each of them."""
+
+    found: float
+    suggested: float
+    fewest: float
+    most: float
+
+
+CLEAR = Ends(0.8, 0.75, 0.5, 3.0)
+# The lower ends over seven real pools in docs/results/label-errors: 62 % of random errors in twice as many findings,
+# 55 % of them with the true class, and 0.4 to 3.3 likely errors for each planted one.
+REAL = Ends(0.62, 0.62 * 0.55, 0.4, 3.3)
+
+
 @pytest.mark.parametrize(
-    ("counts", "wrong", "spread"),
+    ("counts", "wrong", "spread", "ends"),
     [
-        (TAIL, 8, 0.25),
-        ({f"class {n:02}": 15 for n in range(10)}, 12, 0.3),
-        ({f"class {n:02}": 7 for n in range(12)}, 6, 0.25),
+        (TAIL, 8, 0.25, CLEAR),
+        ({f"class {n:02}": 15 for n in range(10)}, 12, 0.3, CLEAR),
+        ({f"class {n:02}": 7 for n in range(12)}, 6, 0.25, CLEAR),
+        (TAIL, 8, 0.3, REAL),
+        (TAIL, 8, 0.4, REAL),
     ],
-    ids=["a long tail", "10 blurred classes", "12 small classes"],
+    ids=["a long tail", "10 blurred classes", "12 small classes", "a blurred long tail", "a more blurred long tail"],
 )
 def test_most_planted_errors_are_among_the_first_findings(
-    make_studio: MakeStudio, counts: dict[str, int], wrong: int, spread: float
+    make_studio: MakeStudio, counts: dict[str, int], wrong: int, spread: float, ends: Ends
 ) -> None:
     studio, planted = with_wrong_labels(make_studio, wrong, counts=counts, spread=spread)
     found = studio.campaign.review(count=2 * wrong)
     hit = [one for one in found if one.image in planted]
-    assert len(hit) >= 0.8 * wrong
-    assert len([one for one in hit if one.suggested_id == planted[one.image]]) >= 0.75 * wrong
+    assert len(hit) >= ends.found * wrong
+    assert len([one for one in hit if one.suggested_id == planted[one.image]]) >= ends.suggested * wrong
     assert all(one.given_id != one.suggested_id for one in found)
     likely = studio.campaign.review()
-    assert 0.5 * wrong <= len(likely) <= 3 * wrong
+    assert ends.fewest * wrong <= len(likely) <= ends.most * wrong
     assert likely == found[: len(likely)] or found == likely[: len(found)]
 
 
@@ -94,7 +113,10 @@ def test_quality_is_the_probability_of_the_given_class_and_as_many_are_likely_as
     labels[[0, 25, 50]] = [1, 2, 0]  # wrong now
     proba = proba + rng.uniform(0, 0.02, proba.shape)
     proba /= proba.sum(axis=1, keepdims=True)
-    quality, likely = rank_labels(labels, proba)
+    quality, likely, order = rank_labels(labels, proba)
+    assert sorted(order[:3].tolist()) == [0, 25, 50]
+    others = np.where(np.eye(3, dtype=bool)[labels], 0, proba).max(axis=1)
+    assert (np.diff((quality / others)[order]) >= 0).all()
     np.testing.assert_allclose(quality, proba[np.arange(60), labels])
     assert np.flatnonzero(likely).tolist() == [0, 25, 50]
     assert likely.sum() == find_label_issues(labels, proba).sum()

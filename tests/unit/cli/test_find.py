@@ -49,7 +49,12 @@ def test_short_classes_and_hunts(birds: Path, capsys: pytest.CaptureFixture[str]
     found = json.loads(printed(capsys, str(birds), "--class", "kite", "--json"))["images"]
     assert {one["path"] for one in found} == {f"{number}.png" for number in range(4, 8)}
     assert {one["how"] for one in found} == {"examples"}
-    assert "kite is 1 label short" in printed(capsys, str(birds), "--class", "kite")
+    examples = printed(capsys, str(birds), "--class", "kite")
+    assert "kite is 1 label short" in examples
+    assert "rough" not in examples
+    with Campaign.open(birds) as campaign:
+        campaign.next(budget=2)
+    assert "The percentages are rough" in printed(capsys, str(birds), "--class", "kite")  # four labels
 
 
 def test_where_nothing_is_labelled_the_first_step_is_shown(

@@ -59,6 +59,7 @@ function roundCard({ server }) {
     h('p', { class: 'figure' }, h('b', {}, round.answered - round.skipped), h('span', { class: 'soft' }, ` of ${wanted} answered`), h('span', { class: 'end soft' }, percent(wanted ? round.answered / wanted : 1))),
     progressBar(round.answered, wanted, `Round ${round.id}`),
     h('p', { class: 'soft small' }, round.skipped ? `${round.skipped} skipped · ` : '', rate > 0 ? `${Math.round(rate)} a minute${left}` : `${counted(round.mine ?? 0, 'answer')} by you`),
+    ...(round.rough ? [h('p', { class: 'soft small' }, 'The model’s percentages are rough: there are too few labels yet to check them.')] : []),
   ];
 }
 

@@ -18,7 +18,7 @@
  *   what waits in the outbox
  * @typedef {{op: Op, message: string}} Refusal         an operation that the server will never take
  *
- * @typedef {{id: number, budget: number, answered: number, skipped: number, remaining: number, complete: boolean, mine?: number}} Round
+ * @typedef {{id: number, budget: number, answered: number, skipped: number, remaining: number, complete: boolean, mine?: number, rough?: boolean}} Round
  * @typedef {{class_id: number, labelled: number, round_labelled: number, expected: number|null, target: number|null}} Share
  * @typedef {{state: 'idle'|'running'|'done'|'failed', share?: number|null, what?: string, error?: string|null}} Job
  * @typedef {{campaign: {id: string, name: string}, classes: Klass[], classes_version: number, round: Round|null, balance: Share[],
