@@ -67,7 +67,10 @@ export function makeHunt({ accept, open, toggled, failed }) {
     if (hunting === null || !found) return;
     const name = className(store.get(), hunting);
     const none = !found.tiles.length;
-    title.replaceChildren(h('span', { dir: 'auto' }, name), none ? ': no image to propose' : found.short ? ` is ${counted(found.short, 'label')} short: here are the likeliest images of it that nobody has looked at` : `: the likeliest images that nobody has looked at`);
+    const short = found.short ? ` is ${counted(found.short, 'label')} short` : '';
+    const offered = short ? ': here are the likeliest images of it that nobody has looked at' : ': the likeliest images that nobody has looked at';
+    const nothing = short ? ', but there is no image to propose' : ': no image to propose';
+    title.replaceChildren(h('span', { dir: 'auto' }, name), short, none ? nothing : offered);
     const why = found.message || (none ? 'no image is left: all are labelled, or being labelled now' : hintText(found.how));
     hint.textContent = `${why[0].toUpperCase()}${why.slice(1)}`;
     take.hidden = none;

@@ -34,7 +34,7 @@ const hasGuide = (klass) => Boolean(klass && (klass.description || klass.example
 export function makeGuidelines() {
   const place = byId('classes');
   const card = h('div', { class: 'guide-card', id: 'guide-card', role: 'note', hidden: true });
-  const button = h('button', { class: 'guide-open', type: 'button', hidden: true, 'aria-label': 'Guidelines', title: 'Guidelines (i)', onclick: open }, icon('help'), h('span', {}, 'Guidelines'), keycap('i'));
+  const button = h('button', { class: 'guide-open', type: 'button', hidden: true, title: 'Guidelines (i)', onclick: open }, icon('help'), h('span', {}, 'Guidelines'), keycap('i'));
   const body = h('div', { class: 'guide-list' });
   const dialog = /** @type {HTMLDialogElement} */ (h('dialog', { class: 'sheet guide', 'aria-labelledby': 'guide-title' },
     h('header', {}, h('h2', { id: 'guide-title' }, 'Guidelines'), h('button', { class: 'quiet', type: 'button', 'aria-label': 'Close', onclick: () => dialog.close() }, icon('close'))), body));
