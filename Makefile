@@ -15,7 +15,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1# two pr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser axe label-studio formats wheel bench-speed bench-quality bench-faults screens clean
+.PHONY: help demo test coverage lint format tables docs docs-serve types unit browser axe label-studio formats wheel bench-tests bench-speed bench-quality bench-faults screens clean
 
 help: ## Show these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /|/' | awk -F'|' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -30,7 +30,7 @@ TESTS := $(ONE_THREAD) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadsco
 # Types are checked while the tests run, which leave time for it; what is found is shown after them, and fails the target.
 test: lint browser axe ## Run everything that CI runs: lint, types, tests, doctests
 	@$(BIN)/mypy --strict >.venv/types.txt 2>&1 & types=$$!; \
-	$(TESTS); tests=$$?; wait $$types; typed=$$?; cat .venv/types.txt; [ $$tests = 0 ] && [ $$typed = 0 ]
+	$(TESTS) -m "not long"; tests=$$?; wait $$types; typed=$$?; cat .venv/types.txt; [ $$tests = 0 ] && [ $$typed = 0 ]
 
 coverage: lint types browser axe ## The same, and which lines it reaches: at least 90 of 100, a fifth more time
 	@$(TESTS) --cov --cov-report=term
@@ -86,6 +86,9 @@ wheel: .venv/dev.stamp ## Build the wheel, install it alone, and run what a newc
 	@$(PYTHON) -m venv .venv-wheel
 	@$(WHEEL)/python $(INSTALL) -c constraints.txt "$$(ls build/wheel/*.whl)[web]"
 	@TAILWISE_WHEEL="$(CURDIR)/$(WHEEL)/tailwise" $(ONE_THREAD) $(BIN)/python -m pytest -q tests/integration/test_wheel.py
+
+bench-tests: .venv/dev.stamp ## Run the tests that take too long for every change: kills, clusters of several machines, simulations, large presets
+	@$(TESTS) -m long
 
 bench-speed: .venv-bench/bench.stamp ## Measure speed against other solvers and libraries (ARGS=--quick for a short run)
 	@$(BENCH)/python -m benchmarks.speed $(ARGS)

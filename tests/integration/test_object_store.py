@@ -115,6 +115,7 @@ def test_the_server_travels_with_a_matrix_and_keys_do_not(pool: str, monkeypatch
     assert np.array_equal(pickle.loads(packed)[:], PROBA)
 
 
+@pytest.mark.long
 def test_shards_in_a_bucket_are_selected_from_on_a_cluster(pool: str) -> None:
     command = [sys.executable, "-m", "tailwise", "select", f"{pool}/shards", "--budget", "20", "--balance", "0.5"]
     here, there = (

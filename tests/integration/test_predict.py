@@ -103,6 +103,7 @@ def whole_shards(folder: Path) -> int:
     return len(pages)
 
 
+@pytest.mark.long
 def test_kill_9_leaves_whole_shards_and_the_next_run_does_the_others(learner: Path, tmp_path: Path) -> None:
     pool, rng = tmp_path / "pool", np.random.default_rng(1)
     pool.mkdir()

@@ -56,6 +56,7 @@ def rows_of(folder: Path) -> list[dict[str, object]]:
     return [{name: value for name, value in page.items() if not name.startswith("seconds")} for page in pages]
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_no_process_and_another_engine_goes_on(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

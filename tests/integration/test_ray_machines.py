@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.long
 PROGRAM = """
 import contextlib
 import json

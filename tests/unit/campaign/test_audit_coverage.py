@@ -15,6 +15,7 @@ import pytest
 
 from tailwise.campaign.audit import Sample, held_out_guesses, share_limits, stop_rule
 
+pytestmark = pytest.mark.long
 CAMPAIGNS = 2_000
 POOL, ROUNDS, AUDITED, UNSURE, HUNTED = 800, 5, 14, 30, 6
 SHARES = np.array([0.5, 0.3, 0.14, 0.06])

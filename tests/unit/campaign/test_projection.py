@@ -250,7 +250,7 @@ np.savez(sys.argv[1], first=first.place(rows), second=second.place(rows), other=
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_umap_is_the_same_for_the_same_seed_and_separates_groups(tmp_path: Path) -> None:
     pytest.importorskip("umap")
     # A process of its own: numba and the libraries below it warn at import, and warnings are errors here.

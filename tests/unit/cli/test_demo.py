@@ -22,7 +22,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
         run_demo(tmp_path / "file" / "demo", "0", quiet=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_make_demo_compares_every_method_in_less_than_two_minutes_on_a_single_core(tmp_path: Path) -> None:
     makefile = (Path(__file__).parents[3] / "Makefile").read_text(encoding="utf-8")
     assert re.search(r"^demo:.*\n\t@\$\(BIN\)/tailwise demo$", makefile, re.MULTILINE)  # what is timed is what it runs

@@ -166,7 +166,7 @@ def test_the_cifar10_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.Monke
     check(small, results(small, tmp_path), 10, "paper-cifar10")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("quick_figures")
 def test_the_cifar100_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = replace(datasets.CIFAR100, train_records=300, test_records=100)
@@ -176,7 +176,7 @@ def test_the_cifar100_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.Monk
     check(small, results(small, tmp_path), 100, "paper-cifar100")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("quick_figures")
 def test_the_tiny_imagenet_of_the_paper_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pack_tiny_imagenet(tmp_path / "tiny-imagenet-200.zip", classes=6, each=8, side=16)

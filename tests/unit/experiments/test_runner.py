@@ -154,6 +154,7 @@ def wait_for_the_end(group: int) -> None:
             time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_goes_on_to_the_same_bits(tiny: Experiment, finished: Store, tmp_path: Path) -> None:
     file = tmp_path / "tiny.toml"
     file.write_text(FILE)

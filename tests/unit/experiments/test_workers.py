@@ -87,6 +87,7 @@ def outcome(folder: Path, *, times: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_the_trial_of_a_killed_worker_is_begun_again_and_gives_the_same_rows(tmp_path: Path) -> None:
     found = outcome(tmp_path, times=2)
     assert found["failed"] == {}

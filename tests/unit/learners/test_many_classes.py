@@ -109,6 +109,7 @@ def test_no_calibration_leaves_probabilities_as_they_are() -> None:
     assert Calibration().apply(proba) is proba
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pool", ["flowers", "signs"])
 @pytest.mark.parametrize("per_class", [2, 10])
 def test_confidence_is_within_seven_points_of_accuracy_on_real_features(pool: str, per_class: int) -> None:

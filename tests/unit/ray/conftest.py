@@ -1,4 +1,4 @@
-"""One real Ray cluster of two processes for all tests of a worker, and a small pool with all that goes wrong in one."""
+"""One real Ray cluster of two processes for these tests, and a small pool with all that goes wrong in one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tailwise.ray.cluster import Cluster, connect
 CLASSES = 4
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
-    """Started once: everything that asks for the engine "ray" meanwhile is in it."""
+    """Started once: everything that asks for the engine "ray" meanwhile is in it. An idle one costs time."""
     with connect("ray", cpus=2) as started:
         yield started
 

@@ -125,6 +125,7 @@ def test_no_other_user_can_reach_the_folder_of_a_session(cluster: Cluster) -> No
     assert any(path.is_socket() for path in inner.rglob("*"))  # it is the one that Ray uses
 
 
+@pytest.mark.long
 def test_a_session_starts_where_the_folder_for_temporary_files_has_a_long_name() -> None:
     """Its sockets need a short one."""
     code = "from tailwise.ray.cluster import connect\nwith connect('ray', cpus=1) as cluster: print(cluster.cpus)"

@@ -71,6 +71,7 @@ def test_a_learner_that_a_worker_cannot_see_is_told_in_a_line(photos: Path, tmp_
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.long
 def test_a_killed_worker_is_replaced_and_the_bits_are_the_same(
     cluster: Cluster, photos: Path, head: Path, here: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -179,6 +180,7 @@ class Heard(Watcher):
         self.failures.append(f"{trial.title}: {why}")
 
 
+@pytest.mark.long
 def test_trials_give_the_same_results_as_on_processes_although_workers_are_killed(
     cluster: Cluster, tiny: Experiment, on_processes: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

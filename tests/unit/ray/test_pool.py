@@ -190,6 +190,7 @@ def test_a_column_made_from_one_that_is_gone_is_made_again_all_the_same(backend:
     np.testing.assert_allclose(before[before <= -0.3], (-pool.astype(float) @ (1.2 * y))[before <= -0.3], atol=1e-12)
 
 
+@pytest.mark.long
 def test_a_shard_that_is_lost_again_and_again_is_an_error(backend: RayBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     build = backend.build
 
