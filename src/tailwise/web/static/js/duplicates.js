@@ -29,7 +29,8 @@ export function makeView(_session) {
     const now = groups()[at]?.images[0].image;
     reply = found ?? reply;
     trouble = why;
-    goTo(now ?? '');
+    at = placeOf(now ?? '');
+    if (!another.isOpen()) draw(); // nothing moves while somebody picks a class
   });
 
   /** A group waits while its images have not all one label. @param {Group} group */
@@ -87,9 +88,12 @@ export function makeView(_session) {
 
   /** @param {string} image the first of a group */
   function goTo(image) {
-    at = Math.max(0, groups().findIndex((group) => group.images[0].image === image));
+    at = placeOf(image);
     draw();
   }
+
+  /** @param {string} image */
+  const placeOf = (image) => Math.max(0, groups().findIndex((group) => group.images[0].image === image));
 
   /** @param {number} step */
   function move(step) {

@@ -27,7 +27,8 @@ export function makeView({ answering }) {
       reply = { ...found, items: [...back, ...found.items], likely: found.likely + back.filter((one) => one.likely).length };
     }
     trouble = why;
-    goTo(now ?? '');
+    at = placeOf(now ?? '');
+    if (!another.isOpen()) draw(); // nothing moves while somebody picks a class
   });
 
   /** Those that are left, of two at once the ones that were decided here are left out at once. */
@@ -57,8 +58,11 @@ export function makeView({ answering }) {
   }
 
   /** @param {string} image */
+  const placeOf = (image) => Math.max(0, items().findIndex((item) => item.image === image));
+
+  /** @param {string} image */
   function goTo(image) {
-    at = Math.max(0, items().findIndex((item) => item.image === image));
+    at = placeOf(image);
     draw();
   }
 
