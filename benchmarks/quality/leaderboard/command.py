@@ -14,6 +14,7 @@ from benchmarks.quality.leaderboard.study import (
     BOARDS,
     LEFT_OUT,
     LONG_TAILS,
+    NEVER_BALANCED,
     PARTS,
     RIVALS,
     SOURCES,
@@ -68,7 +69,12 @@ def run_studies(studies: Sequence[Board], shown: Sequence[Board], wanted: Wanted
     for study in studies if wanted.run else []:
         failed |= run_board(study, runs, wanted.minutes)
     found = [score for study in shown for score in collect_scores(study, runs)]
-    scores = [one for one in merged(published, found) if one.strategy in STRATEGIES or one.strategy == START]
+    scores = [
+        one
+        for one in merged(published, found)
+        if one.strategy == START
+        or (one.strategy in STRATEGIES and not (one.strategy in NEVER_BALANCED and one.settings))
+    ]
     if scores:
         page = write_page(scores, setup_of(shown), wanted.results)
         print(f"{len(scores):,} rows; {page}", file=sys.stderr)

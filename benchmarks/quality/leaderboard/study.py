@@ -40,6 +40,7 @@ LEFT_OUT = {
     "coreset": "takes minutes for every batch",
 }
 ONLY_BALANCED = {"entropy-l1-pseudo-label"}  # without balance it is entropy
+NEVER_BALANCED = {"direct", "galaxy"}  # "auto" is the same as no balance
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def registered_methods() -> tuple[Method, ...]:
 
 
 def _runs(method: Method) -> bool:
-    if method.strategy in ONLY_BALANCED and not method.settings:
+    if method.strategy in (NEVER_BALANCED if method.settings else ONLY_BALANCED):
         return False
     try:
         make(method.strategy, balance=parse_balance(method.balance), **method.own_settings)
