@@ -23,9 +23,9 @@ help: ## Show these targets
 demo: .venv/base.stamp ## Run a whole long-tailed experiment on embedded digits: a table of gains, a report
 	@$(BIN)/tailwise demo
 
-# Four processes, as browsers and clusters make tests wait. Files with few and slow tests come first: left to the end, one process
-# would work on the last of them alone.
-TESTS := $(ONE_THREAD) $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/web tests/integration tests/docs tests/platform tests src
+# Three processes, as browsers and clusters make tests wait. Files in the order of their names: those with few and slow tests
+# come first, and are not left to the end for one process.
+TESTS := $(ONE_THREAD) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Types are checked while the tests run, which leave time for it; what is found is shown after them, and fails the target.
 test: lint browser axe ## Run everything that CI runs: lint, types, tests, doctests
