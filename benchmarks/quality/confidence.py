@@ -7,7 +7,6 @@ The confidence that people would see, and the accuracy, on images without labels
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.quality.calibration import SOURCES, load
+from benchmarks.quality.published import read_table
 from tailwise.campaign.choosing import choose_cold
 from tailwise.campaign.state import Settings
 from tailwise.cycle import Asking, choose, fit
@@ -141,16 +141,6 @@ def _line(name: str, rows: Sequence[Row]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def read_rows() -> list[Row]:
-    """The rows that are published."""
-    if not ROWS.is_file():
-        return []
-    kinds = [{"str": str, "int": int, "float": float}[str(field.type)] for field in fields(Row)]
-    with ROWS.open(newline="") as file:
-        lines = list(csv.reader(file))[1:]
-    return [Row(*(kind(text) for kind, text in zip(kinds, line, strict=True))) for line in lines]
-
-
 def main() -> int:
     """Measure what is missing, and write the rows and the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality.confidence", description=__doc__)
@@ -159,7 +149,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=POOLS, help="a pool; may be given more than once")
     parser.add_argument("--fresh", action="store_true", help="measure again what is there already")
     given = parser.parse_args()
-    rows = [] if given.fresh else read_rows()
+    rows = [] if given.fresh else read_table(ROWS, Row)
     RESULTS.mkdir(parents=True, exist_ok=True)
     for pool in given.only or POOLS:
         for seed in sorted(set(range(given.seeds)) - {row.seed for row in rows if row.pool == pool}):

@@ -8,13 +8,12 @@ are those of real images (Tiny ImageNet, an ImageNet backbone). Seconds are thos
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from benchmarks.quality.published import read_table
 from tailwise.campaign.features import FOLDER as FEATURES
 from tailwise.campaign.search import short_classes
 from tailwise.campaign.service import Campaign
@@ -218,16 +218,6 @@ def hunt(annotator: Annotator, wanted: int) -> None:
         looked, found = looked + len(likely), found + len(likely) - len(rest)
 
 
-def read_rows(path: Path) -> list[Row]:
-    """What is there already."""
-    if not path.exists():
-        return []
-    kinds: list[Callable[[str], Any]] = [str, int, int, float, float, float, *[int] * 6]
-    with path.open(newline="", encoding="utf-8") as file:
-        lines = list(csv.reader(file))[1:]
-    return [Row(*(kind(text) for kind, text in zip(kinds, line, strict=True))) for line in lines]
-
-
 def write_results(rows: Sequence[Row], folder: Path) -> str:
     """Rows as CSV, means as a table; gives the table."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -290,7 +280,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     os.environ[DATA] = str(given.data)
-    source, rows = Features.read(given.data), read_rows(given.out / "results.csv")
+    source, rows = Features.read(given.data), read_table(given.out / "results.csv", Row)
     done = {(row.way, row.seed) for row in rows}
     with one_blas_thread():
         for seed in range(given.seeds):

@@ -8,7 +8,6 @@ models leave for them, as these models say it. Rows and a page go to docs/result
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from statistics import mean, stdev
 import numpy as np
 
 from benchmarks.quality.calibration import SOURCES, load
+from benchmarks.quality.published import read_table
 from tailwise.campaign.models import head_named
 from tailwise.campaign.review import SEED, calibrated, rank_labels
 from tailwise.files import csv_bytes, write_whole
@@ -109,16 +109,6 @@ def run(folder: Path, pool: str, seed: int) -> Iterator[Row]:
             yield measure(pool, features, labels, kind=kind, share=share, seed=seed)
 
 
-def read_rows() -> list[Row]:
-    """The rows that are published."""
-    if not ROWS.is_file():
-        return []
-    kinds = [{"str": str, "int": int, "float": float}[str(field.type)] for field in fields(Row)]
-    with ROWS.open(newline="") as file:
-        lines = list(csv.reader(file))[1:]
-    return [Row(*(kind(text) for kind, text in zip(kinds, line, strict=True))) for line in lines]
-
-
 def page(rows: Sequence[Row]) -> str:
     """What was found, in one table over all pools and one line for each of them."""
     lines = [PAGE.format(seeds=len({row.seed for row in rows}))]
@@ -180,7 +170,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=list(LABELS), help="a pool; may be given more than once")
     parser.add_argument("--fresh", action="store_true", help="measure again what is there already")
     given = parser.parse_args()
-    rows = [] if given.fresh else read_rows()
+    rows = [] if given.fresh else read_table(ROWS, Row)
     RESULTS.mkdir(parents=True, exist_ok=True)
     for pool in given.only or list(LABELS):
         for seed in set(range(given.seeds)) - {row.seed for row in rows if row.pool == pool}:

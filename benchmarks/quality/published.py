@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tailwise.experiments.store import Cycle, Store
 from tailwise.files import csv_bytes, write_whole
 from tailwise.targets import l1_score
 
+Record = TypeVar("Record")  # a dataclass of text and numbers
 Key: TypeAlias = tuple[float, int, str, str]  # imbalance, seed, strategy, balance
 NO_PICKS = np.empty(0, dtype=np.int64)
 COLUMNS = (
@@ -120,3 +121,13 @@ def _with_class_counts(trial: Sequence[Row]) -> Iterator[Row]:
         batch = () if after is None else tuple(np.subtract(after.counts, row.counts).tolist())
         left = tuple((images - row.counts).tolist())
         yield replace(row, pool_counts=left, realised=batch, l1_score=l1_score(row.counts))
+
+
+def read_table(path: Path, kind: type[Record]) -> list[Record]:
+    """The rows of a published table of text and numbers, as a dataclass has them; none where there is no file."""
+    if not path.is_file():
+        return []
+    kinds = [{"str": str, "int": int, "float": float}[str(field.type)] for field in fields(kind)]
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))[1:]
+    return [kind(*(read(text) for read, text in zip(kinds, line, strict=True))) for line in lines]
