@@ -29,13 +29,13 @@ from .coverage import (
     Candidates,
     Coverage,
     Float32Array,
-    Herd,
     first_copies,
     herd,
     kernel_width,
     sample_references,
     unit_rows,
 )
+from .coverage_bound import ceiling_of_pool, lowest_ceilings
 from .strategy import Base, Task, both_matrices, strategy
 
 CHUNKS = 10
@@ -143,19 +143,16 @@ def cover(task: Task, pool: Matrix, coverage: Coverage, spread: IntArray, method
         task.report(f"{method}: candidates are {len(kept):,} images that are spread like the pool")
     found = herd(coverage, unit_rows(pool[kept]), task.budget)
     gained = found.value - before
-    bound = (found.bound if len(kept) == len(rows) else bound_of_all(found, pool, rows)) - before
+    best, most = lowest_ceilings(found, task.gap)[0], 1.0
+    if len(kept) == len(rows):
+        most = best.of(task.budget)
+    elif pool.shape[0] * len(best.levels) <= MOST_SCANNED:  # of all rows, not only of the candidates
+        most = ceiling_of_pool(coverage, best.levels, pool, rows).of(task.budget)
+    bound = min(1.0, most) - before
     return task.selection(
         kept[found.indices], informativeness=gained, balance=0.0, lam=0.0, method=method, objective=-gained,
         bound=-bound, gap=max(0.0, bound - gained) / gained if gained > 0 else 0.0,
     )  # fmt: skip
-
-
-def bound_of_all(found: Herd, pool: Matrix, rows: IntArray) -> float:
-    """No batch of some rows, not only of the candidates, has a larger F: F of the batch + the b largest gains, or 1."""
-    if pool.shape[0] * len(found.candidates.coverage.covered) > MOST_SCANNED:
-        return 1.0
-    gains = found.candidates.coverage.gains_of(pool)[rows]
-    return min(found.value + float(np.sort(gains)[len(gains) - len(found.indices) :].sum()) + found.rounding, 1.0)
 
 
 # -- quotas and candidates --------------------------------------------------------------------------------------------

@@ -2,15 +2,14 @@
 
     F(S) = Σ_n w_n · max over j in L ∪ S of k(n, j),   k(n, j) = exp(−‖x_n − x_j‖² / s²),   Σ w = 1,  rows x of length 1
 
-F is monotone and submodular: what an image adds only falls as others are picked. So a stale gain is an upper bound
-(lazy evaluation is exact), and F(S) plus the b largest gains at S bounds what any batch of b can reach. With balance,
-a pick weighs its gain against what it adds to λ·‖Ω − Pᵀz‖₁, which only rises, so lazy evaluation stays exact.
-Embeddings in, picks out.
+F is monotone and submodular: what an image adds only falls as others are picked. So a stale gain is an upper bound, and
+lazy evaluation is exact. With balance, a pick weighs its gain against what it adds to λ·‖Ω − Pᵀz‖₁, which only rises,
+so it stays exact. Embeddings in, picks out; `coverage_bound` says what any batch can reach.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +25,10 @@ CHECKED_AT_ONCE = 32  # stale gains that are computed anew together
 CHARGED_AT_ONCE = 256  # stale costs of balance that are; twice as many each time that this settles nothing
 UNIT = 2.0**-22  # about what rounding in float32 may change in a squared distance of rows of length 1
 TILE = 2_048  # references whose similarities to a block of rows are computed together, so that they stay in the cache
-KEPT_FROM = 160_000_000  # similarities of all rows and references: where there are fewer, they are computed anew
 MOST_KEPT = 1 << 26  # similarities that may be kept, 8 bytes each
 DENSEST_KEPT = 1 / 8  # where more of them would have to be kept, computing them anew is quicker
 WIDTH_ROWS = 20_000  # of more images, every second, third or so sets the width
+ONE = np.float32(1)
 Float32Array = NDArray[np.float32]
 
 
@@ -158,6 +157,11 @@ class Coverage:
         """F of what is labelled and picked."""
         return float(self.weights @ self.covered)
 
+    @property
+    def rounding(self) -> float:
+        """By which share a similarity may be wrong, as it is computed in float32."""
+        return UNIT * (1 + 1 / self.width)
+
     def similarities(self, rows: Float32Array) -> Float32Array:
         """k(n, j) of rows (m, d) and references, (m, R)."""
         distances = squared_distances(rows, self.references)
@@ -170,14 +174,19 @@ class Coverage:
             parts = map_blocks(len(rows), BLOCK_ROWS, lambda where: self._gains(rows[where]))
             return np.concatenate([np.empty(0), *parts])
 
-    def gains_of(self, pool: Matrix) -> Float64Array:
-        """The same for embeddings of any length, wherever they are, read block by block, (N,)."""
+    def gains_of(self, pool: Matrix, excess: float = 0.0) -> Float64Array:
+        """The same for embeddings of any length, wherever they are, read block by block, (N,).
+
+        With `excess` similarities count as larger by this share.
+        """
         with one_blas_thread():
-            parts = map_blocks(pool.shape[0], BLOCK_ROWS, lambda where: self._gains(unit_rows(pool[where])))
+            parts = map_blocks(pool.shape[0], BLOCK_ROWS, lambda where: self._gains(unit_rows(pool[where]), excess))
             return np.concatenate([np.empty(0), *parts])
 
-    def _gains(self, rows: Float32Array) -> Float64Array:
+    def _gains(self, rows: Float32Array, excess: float = 0.0) -> Float64Array:
         more = self.similarities(rows)
+        if excess:
+            more *= np.float32(1 + excess)
         more -= self.covered
         gains: Float64Array = np.maximum(more, 0, out=more) @ self.weights
         return gains
@@ -206,25 +215,30 @@ class Kept:
 class Candidates:
     """Rows that may be picked, and what each would add to a coverage, asked again and again.
 
-    Coverage only rises, so of a row's similarities only those above it matter, now and later. In a large pool, once as
-    many gains have been asked for as there are rows, these are kept, if they are few: no product is computed twice.
+    Coverage only rises, so of a row's similarities only those above it matter, now and later. These are kept, if they
+    are few: no product is computed twice. If they are not, they may be once as many gains have been asked for as there
+    are rows.
     """
 
-    def __init__(self, coverage: Coverage, rows: Float32Array) -> None:
-        self.coverage, self.rows = coverage, rows  # (m, d)
-        self.kept: Kept | None = None
-        self._asked = 0
+    def __init__(self, coverage: Coverage, rows: Float32Array, kept: Kept | None = None) -> None:
+        self.coverage, self.rows, self.kept = coverage, rows, kept  # rows (m, d)
+        self._asked = len(rows)
 
     def gains(self, some: IntArray) -> Float64Array:
         """By how much each of some rows, alone, would raise the coverage now."""
         self._asked += len(some)
-        large = len(self.rows) * len(self.coverage.covered) > KEPT_FROM
-        if large and self.kept is None and self._asked >= len(self.rows):
-            self._asked, self.kept = 0, self._keep()
+        if self.kept is None and self._asked >= len(self.rows):
+            self._asked, self.kept = 0, self.keep()
         if self.kept is None:
             return self.coverage.gains(self.rows[some])
-        parts = map_blocks(len(some), 8 * BLOCK_ROWS, lambda where: self._kept_gains(some[where]))
-        return np.concatenate([np.empty(0), *parts])
+        return self._kept_gains(self.kept, some, self.coverage.covered)
+
+    def most_at(self, levels: Float32Array) -> Float64Array:
+        """Σ w·max(0, k − level) of each row, at least, (m,), for levels that are nowhere below those of the start."""
+        excess = self.coverage.rounding
+        if self.kept is None:
+            return replace(self.coverage, covered=levels).gains_of(self.rows, excess)
+        return self._kept_gains(self.kept, np.arange(len(self.rows)), levels, np.float32(1 + excess))
 
     def add_if(self, row: int, least: float) -> bool:
         """Count a row as picked if that raises the coverage by at least so much; whether it did."""
@@ -239,15 +253,19 @@ class Candidates:
         self.coverage.covered[where] = np.maximum(covered, similarities)
         return True
 
-    def _kept_gains(self, some: IntArray) -> Float64Array:
-        assert self.kept is not None
-        at, row = self.kept.places(some)
-        where = self.kept.where[at]
-        more = np.maximum(self.kept.similarities[at] - self.coverage.covered[where], 0)
-        gains = np.bincount(row, weights=more * self.coverage.weights[where], minlength=len(some))
-        return gains.astype(np.float64, copy=False)  # whole numbers where there is nothing to add
+    def _kept_gains(
+        self, kept: Kept, some: IntArray, levels: Float32Array, factor: np.float32 = ONE
+    ) -> Float64Array:  # fmt: skip
+        def gains(part: slice) -> Float64Array:
+            at, row = kept.places(some[part])
+            where = kept.where[at]
+            more = np.maximum(factor * kept.similarities[at] - levels[where], 0)
+            sums = np.bincount(row, weights=more * self.coverage.weights[where], minlength=part.stop - part.start)
+            return sums.astype(np.float64, copy=False)  # whole numbers where there is nothing to add
 
-    def _keep(self) -> Kept | None:
+        return np.concatenate([np.empty(0), *map_blocks(len(some), 8 * BLOCK_ROWS, gains)])
+
+    def keep(self) -> Kept | None:
         """Similarities above what is covered; None where a sample of the rows says that they are too many."""
         count = len(self.rows)
         with one_blas_thread():
@@ -272,11 +290,11 @@ class Candidates:
             their = np.einsum("ij,ij->i", others, others)
             products = rows @ others.T
             # −2·x·y + ‖x‖² + ‖y‖² < reach, and a little more than that, to be sure
-            least = (lengths.min() + their - reach[start : start + TILE]) / 2 - 4 * UNIT
+            least = (lengths.min() + their - reach[start : start + TILE]) / 2 - 4 * (1 + coverage.width) * UNIT
             row, other = np.divmod(np.flatnonzero(products > least), len(others))
             distances = products[row, other] * np.float32(-2) + lengths[row] + their[other]
             similar = np.exp(np.maximum(distances, 0) * np.float32(-1 / coverage.width))
-            found = np.flatnonzero(similar > coverage.covered[start + other])
+            found = np.flatnonzero(similar * np.float32(1 + coverage.rounding) > coverage.covered[start + other])
             parts.append((row[found], (start + other[found]).astype(np.int32), similar[found]))
         row, where, similar = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(row.astype(np.int16), kind="stable")
@@ -289,51 +307,34 @@ class Herd:
 
     indices: IntArray  # (b,) in the order of picking
     gains: Float64Array  # (b,) by how much each raised F; without balance they never rise
+    start: Float32Array  # (R,) what was covered without the batch
     before: float  # F without the batch
     value: float  # F with the batch
-    rounding: float  # by which F and the sum of b gains may be wrong: they come from float32
-    first: Float64Array  # (N,) gains of all rows without the batch
     candidates: Candidates  # with the batch
-
-    def last(self) -> Float64Array:
-        """Gains of all rows with the batch, (N,), 0 for its own; computed anew, as costly as `first`."""
-        gains = self.candidates.gains(np.arange(len(self.first)))
-        gains[self.indices] = 0.0
-        return gains
-
-    @property
-    def bound(self) -> float:
-        """No batch of this size has a larger F: by the gains without the batch, by those with it, or 1."""
-        budget = len(self.indices)
-        reachable = min(self.before + _largest(self.first, budget), self.value + _largest(self.last(), budget))
-        return min(reachable + self.rounding, 1.0)
 
 
 def herd(
-    coverage: Coverage, rows: Float32Array, budget: int, imbalance: Imbalance | None = None, *,
-    first: Float64Array | None = None,
-) -> Herd:  # fmt: skip
+    coverage: Coverage, rows: Float32Array, budget: int, imbalance: Imbalance | None = None, *, kept: Kept | None = None
+) -> Herd:
     """Pick the row with the largest gain, less what it adds to the imbalance, again and again; ties by index.
 
-    `coverage`, which is kept for the bound, and `imbalance` are changed; `first` are the gains at the start, if known.
+    `coverage`, which is kept for the bound, and `imbalance` are changed; `kept` are the similarities that matter, if
+    they are known.
 
     >>> rows = unit_rows(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))  # the first two are copies
     >>> herd(Coverage.of(rows, np.full(3, 1 / 3), rows[:0], width=1.0), rows, 2).indices.tolist()
     [0, 2]
     """
-    before = coverage.value
+    start, before = coverage.covered.copy(), coverage.value
     picks, raised = np.empty(budget, dtype=np.int64), np.empty(budget)
     with one_blas_thread():
-        candidates = Candidates(coverage, rows)
-        first = candidates.gains(np.arange(len(rows))) if first is None else first
-        race = _Race(candidates, imbalance, first.copy())
+        candidates = Candidates(coverage, rows, kept)
+        race = _Race(candidates, imbalance, candidates.gains(np.arange(len(rows))))
         for turn in range(budget):
             picks[turn] = best = race.best(turn)
             raised[turn] = race.gains[best]
             race.take(best)
-    terms = budget * before + _largest(first, budget) + coverage.value
-    rounding = UNIT * (1 + 1 / coverage.width) * terms
-    return Herd(picks, raised, before, coverage.value, rounding, first, candidates)
+    return Herd(picks, raised, start, before, coverage.value, candidates)
 
 
 class _Race:
@@ -382,8 +383,3 @@ class _Race:
         top = np.argpartition(-self.worth, count - 1)[:count]
         keep = (known_at[top] < turn) & (top != best) & (self.worth[top] > -np.inf)
         return np.append(top[keep], best)
-
-
-def _largest(gains: Float64Array, count: int) -> float:
-    """The sum of the `count` largest, or of all where there are fewer."""
-    return float(np.sort(gains)[max(0, len(gains) - count) :].sum())

@@ -27,7 +27,8 @@ from ..solver.path import ChosenLambda, forced_l1, quick_effort
 from ..solver.solver import lower_bound
 from ..targets import Target
 from ..types import Float64Array, FloatArray, IntArray, Predictions, gap_between
-from .coverage import Coverage, Float32Array, Herd, herd, kernel_width, sample_references, unit_rows
+from .coverage import Candidates, Coverage, Float32Array, Herd, herd, kernel_width, sample_references, unit_rows
+from .coverage_bound import Ceiling, lowest_ceilings
 from .strategy import STRATEGIES, Base, Imbalance, Task, both_embeddings, make, strategy
 
 WIDTHS = ("median", "smallest")
@@ -70,13 +71,13 @@ class MaxHerding(Base):
         """Greedy picks, each weighing its gain against Algorithm 2's term; `informativeness` is F of the batch."""
         embedded, labelled = (unit_rows(rows) for rows in both_embeddings(task, predictions))
         start = self._coverage(task, embedded, labelled, self.weights(task, costs, labelled=len(labelled)))
-        first = start.gains(embedded)
+        kept = Candidates(start, embedded).keep()
 
         @cache
         def pick(lam: float) -> Herd:
             coverage = replace(start, covered=start.covered.copy())
             imbalance = Imbalance(task.rows, task.ranges, lam) if lam else None
-            return herd(coverage, embedded, task.budget, imbalance, first=first)
+            return herd(coverage, embedded, task.budget, imbalance, kept=kept)
 
         # λ weighs samples against gains: the mean gain of a pick is its natural unit.
         scale = _typical(pick(0.0)) if isinstance(self.balance, str) else 1.0
@@ -106,8 +107,10 @@ class MaxHerding(Base):
     def _certified(self, task: Task, found: Herd, chosen: ChosenLambda) -> Selection:
         lam = chosen.value
         objective = lam * task.ranges.distance(task.rows.total(found.indices)) - found.value
-        bound = min(-found.bound if lam == 0 else balanced_bound(task, found, lam), objective)
-        hidden = task.program(task.rows.hold(-found.first), lam).hidden_distance(found.indices)
+        ceilings = lowest_ceilings(found, task.gap)
+        lowest = min(1.0, ceilings[0].of(task.budget))
+        bound = min(-lowest if lam == 0 else balanced_bound(task, ceilings, lam), objective)
+        hidden = task.program(task.rows.hold(-ceilings[0].gains), lam).hidden_distance(found.indices)
         gap = gap_between(objective + hidden, bound, objective + 2 * found.value)  # F + λ·l1
         return task.selection(
             found.indices, informativeness=found.value, balance=self.balance, lam=chosen, method=self.name,
@@ -115,19 +118,18 @@ class MaxHerding(Base):
         )  # fmt: skip
 
 
-def balanced_bound(task: Task, found: Herd, lam: float) -> float:
+def balanced_bound(task: Task, ceilings: Sequence[Ceiling], lam: float) -> float:
     """No batch S has a smaller −F(S) + λ·‖Ω − Pᵀz‖₁.
 
-    F is monotone and submodular, so F(S) ≤ F(S ∪ S₀) ≤ F(S₀) + Σ_{j ∈ S} gain_j(S₀) for any set S₀ of images. So every
-    batch costs at least −F(S₀) + min_z uᵀz + λ·‖Ω − Pᵀz‖₁ with u = −gain(S₀): the paper's program, bounded by its dual.
-
-    S₀ is empty, or the batch itself; F ≤ 1, with the distance that the budget forces, is a third bound.
+    F(S) ≤ base + Σ_{j ∈ S} gains_j (see `coverage_bound`), so every batch costs at least
+    −base + min_z uᵀz + λ·‖Ω − Pᵀz‖₁ with u = −gains: the paper's program, bounded by its dual. F ≤ 1, with the distance
+    that the budget forces, is another bound.
     """
     effort = quick_effort(task.time_limit)
     bounds = [lam * forced_l1(task.ranges, task.budget) - 1.0]
-    for reached, gains in ((found.before, found.first), (found.value, found.last())):
-        program = task.program(task.rows.hold(0.0 - gains), lam)
-        bounds.append(lower_bound(program, effort, seed=task.seed) - reached - found.rounding)
+    for one in ceilings:
+        program = task.program(task.rows.hold(0.0 - one.gains), lam)
+        bounds.append(lower_bound(program, effort, seed=task.seed) - one.base)
     return max(bounds)
 
 

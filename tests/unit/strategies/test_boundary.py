@@ -129,10 +129,8 @@ def water_filling(counts: np.ndarray, budget: int) -> np.ndarray:
 
 @pytest.fixture(params=[False, True], ids=["products anew", "similarities kept"])
 def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Both ways to gains: of a small pool they are computed anew, of a large one from similarities that are kept."""
-    if request.param:
-        monkeypatch.setattr(coverage, "KEPT_FROM", 0)
-        monkeypatch.setattr(coverage, "DENSEST_KEPT", 1.0)
+    """Both ways to gains: computed anew where many similarities matter, from those that are kept where few do."""
+    monkeypatch.setattr(coverage, "DENSEST_KEPT", 1.0 if request.param else -1.0)
     return bool(request.param)
 
 
@@ -310,7 +308,8 @@ def test_a_pool_of_copies_is_certified(seed: int) -> None:
 def test_with_few_labels_copies_do_not_loosen_the_certificate(seed: int) -> None:
     given, counts = make_pool(seed, size=100, labels=8)
     once, often = (make("boundary", balance=0).select(copied(given, times), 12, counts=counts) for times in (1, 100))
-    assert 0 < often.gap < 1.15 * once.gap  # copies make common classes commoner, so weights differ a little
+    assert 0 <= once.gap < 0.02
+    assert 0 <= often.gap < once.gap + 0.005  # copies make common classes commoner, so weights differ a little
 
 
 def test_candidates_of_a_large_cold_start_cover_as_much_as_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
