@@ -134,12 +134,15 @@ def predict(
         raise BadInput(f"a strategy needs {unknown[0]!r}; a model can give {', '.join(sorted(known))}")
     embeddings = model.embed(pool) if "embeddings" in needs else None
     labelled_embeddings = model.embed(labelled.inputs) if embeddings is not None else None
+    # A net that gives both reads each image once; other models may not know this way.
+    last_layer = getattr(model, "proba_of", None)
+    proba = model.predict_proba(pool) if embeddings is None or last_layer is None else last_layer(embeddings)
     mc_proba = model.mc_proba(pool, asking.passes, seed) if "mc_proba" in needs else None
     seems_labelled = None
     if "labelledness" in needs:
         seems_labelled = labelledness(labelled.inputs, pool, asking.vaal, seed=seed, report=report)
     return Predictions(
-        model.predict_proba(pool), embeddings, labelled_embeddings, mc_proba, seems_labelled,
+        proba, embeddings, labelled_embeddings, mc_proba, seems_labelled,
         labelled_proba=model.predict_proba(labelled.inputs) if "labelled_proba" in needs else None,
         labelled_labels=labelled.labels if "labelled_labels" in needs else None,
     )  # fmt: skip

@@ -36,6 +36,18 @@ def test_only_what_a_strategy_needs_is_asked_for(images: LabelledImages) -> None
         predict(("gradients",), model, labelled, pool, asking=Asking(), seed=0)
 
 
+def test_a_net_that_gives_probabilities_and_embeddings_sees_each_image_once() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
+    labelled = LabelledImages(pixels[:10], np.arange(10) % 3, ("a", "b", "c"))
+    model = fit(make_learner("resnet10", epochs=1, width=2), labelled, seed=0)
+    seen: list[int] = []
+    stem = model.net.conv1.register_forward_hook(lambda _net, given, _out: seen.append(len(given[0])))  # type: ignore[attr-defined]
+    asked = predict(("proba", "embeddings"), model, labelled, pixels[10:], asking=Asking(), seed=0)
+    stem.remove()
+    assert sum(seen) == 20 + 10  # the pool, and the labelled images
+    np.testing.assert_array_equal(asked.proba, model.predict_proba(pixels[10:]))
+
+
 def test_marks_are_those_of_the_definition_and_a_class_without_test_images_has_none(images: LabelledImages) -> None:
     model = fit(make_learner("linear"), images.take(np.arange(40)), seed=0)
     test = images.take(np.arange(40, 300))

@@ -129,13 +129,16 @@ class ResNet10(ResNetLearner):
 @learner
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResNet8(NetLearner):
-    """For machines without a graphics card and for small images: a net and a recipe that get most out of a minute."""
+    """For machines without a graphics card and for small images: a net and a recipe that get most out of a minute.
+
+    Its first filters are not drawn but the principal components of the images' 2×2 patches.
+    """
 
     epochs: int = 40
-    lr: float = 0.05
+    lr: float = 0.03
     schedule: str = "one-cycle"
     average: float = 0.1
-    batch: int = 64
+    batch: int = 32
     dropout: float = 0.2
     width: int = 32
 

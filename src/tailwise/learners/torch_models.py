@@ -28,6 +28,7 @@ from .nets import (
     DROPOUT,
     START,
     Net,
+    PooledNet,
     derived,
     device_named,
     global_seed,
@@ -36,7 +37,7 @@ from .nets import (
     placed,
     read_weights,
 )
-from .training import Channels, Recipe, TrainingSet, measure_channels, normalise, train
+from .training import Channels, Recipe, TrainingSet, measure_channels, normalise, train, whiten_stem
 
 if TYPE_CHECKING:
     from .resnet import NetLearner
@@ -73,6 +74,16 @@ class ResNetModel:
         for rows, features in self._features(inputs):
             embeddings[rows] = features.cpu().numpy()
         return self._finite(embeddings, "embeddings")
+
+    @torch.inference_mode()
+    def proba_of(self, embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Softmax of images whose embeddings are known, (n, C): the images need not go through the net again."""
+        proba = np.empty((len(embeddings), self.classes), np.float32)
+        device = next(self.net.parameters()).device
+        for rows in chunks(len(embeddings), self.batch):
+            features = torch.from_numpy(embeddings[rows]).to(device)
+            proba[rows] = torch.softmax(self.net.fc(features), dim=1).cpu().numpy()
+        return self._finite(proba, "probabilities")
 
     @torch.inference_mode()
     def mc_proba(self, inputs: Inputs, passes: int, seed: int) -> NDArray[np.float32]:
@@ -126,10 +137,12 @@ def fit_resnet(
     recipe, device = Recipe(**settings), device_named(learner.device)
     with global_seed(seed, START, device=torch.device("cpu")):
         net = make_net(learner.config(classes))
+    data = TrainingSet(inputs, labels, measure_channels(inputs), classes)
     if learner.weights:
         load_pretrained(net, learner.weights, learner.name)
+    elif isinstance(net, PooledNet):
+        whiten_stem(net, data)
     placed(net, device)
-    data = TrainingSet(inputs, labels, measure_channels(inputs), classes)
     train(net, data, recipe, seed=seed, report=report, checkpoint=checkpoint)
     return ResNetModel(learner.name, net, data.channels)
 

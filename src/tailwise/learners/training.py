@@ -23,7 +23,7 @@ from ..errors import BadFile, BadInput
 from ..pools.pool import Inputs
 from ..types import IntArray, Progress, no_progress
 from .learner import SETTINGS_FILE, StoredModel, chunks, load_model, read_images, save_model
-from .nets import AUGMENT, DROPOUT, ORDER, derived, deterministic, global_seed
+from .nets import AUGMENT, DROPOUT, ORDER, PooledNet, derived, deterministic, global_seed
 
 CHUNK = 256  # images whose grey levels are counted together
 KIND = "training"  # of a stored checkpoint
@@ -33,6 +33,8 @@ FEWEST = 4  # images whose variance can be measured: that of one or two tiny one
 CLASS_WEIGHTS = ("none", "balanced")
 SCHEDULES = ("steps", "one-cycle")
 WARM_UP = 0.15  # of a one-cycle schedule
+MOST_WHITENED = 5_000  # images whose patches are counted
+LEAST_VARIANCE = 5e-4  # of normalised pixels: what varies less is noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,26 @@ def normalise(images: Tensor, channels: Channels) -> Tensor:
     scale = 1 / torch.tensor(channels.std, device=images.device).repeat(width)
     rows = images.reshape(count * height, width * 3).to(torch.float32)
     return rows.sub_(mean).mul_(scale).view(count, height, width, 3).permute(0, 3, 1, 2)
+
+
+@torch.no_grad()
+def whiten_stem(net: PooledNet, data: TrainingSet) -> None:
+    """Start the 2×2 stem with the principal components of the images' patches, scaled to variance 1, in both signs.
+
+    A net that begins with uncorrelated colours and edges needs half the epochs. Filters beyond these stay random.
+    """
+    sides = 3 * 2 * 2  # numbers in a patch
+    first, second, count = torch.zeros(sides), torch.zeros(sides, sides), 0
+    for indices in chunks(min(len(data.labels), MOST_WHITENED), CHUNK):
+        images = normalise(torch.from_numpy(read_images(data.inputs, indices)), data.channels)
+        patches = functional.unfold(images.contiguous(), 2).transpose(1, 2).reshape(-1, sides)
+        first, second, count = first + patches.sum(0), second + patches.T @ patches, count + len(patches)
+    mean = first / count
+    variances, components = torch.linalg.eigh(second / count - torch.outer(mean, mean))  # rising
+    filters = (components / torch.sqrt(variances.clamp(min=0) + LEAST_VARIANCE)).T.flip(0).reshape(-1, 3, 2, 2)
+    both = torch.stack([filters, -filters], dim=1).flatten(0, 1)  # the largest variance first
+    made = min(len(both), len(net.stem.weight))
+    net.stem.weight[:made] = both[:made]
 
 
 def crop_and_flip(images: Tensor, padding: int, generator: torch.Generator, *, flip: bool = True) -> Tensor:

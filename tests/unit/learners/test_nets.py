@@ -210,6 +210,11 @@ def test_answers_are_distributions_and_the_embedding_explains_them(model: ResNet
     np.testing.assert_allclose(proba, expected, atol=1e-6)
 
 
+def test_known_embeddings_give_the_same_answers_without_the_images(model: ResNetModel) -> None:
+    np.testing.assert_array_equal(model.proba_of(model.embed(images(9))), model.predict_proba(images(9)))
+    assert model.proba_of(model.embed(images(9))[:0]).shape == (0, 4)
+
+
 def test_answers_do_not_depend_on_the_batch(model: ResNetModel) -> None:
     small = ResNetModel(model.learner, model.net, model.channels, batch=3)
     np.testing.assert_allclose(small.predict_proba(images(10)), model.predict_proba(images(10)), atol=1e-6)

@@ -16,8 +16,8 @@ from torch.nn import functional
 
 from tailwise.errors import BadInput
 from tailwise.learners import training
-from tailwise.learners.nets import AUGMENT, ResNet, ResNetConfig, derived
-from tailwise.learners.resnet import ResNet10, ResNet101
+from tailwise.learners.nets import AUGMENT, PooledConfig, PooledNet, ResNet, ResNetConfig, derived
+from tailwise.learners.resnet import ResNet8, ResNet10, ResNet101
 from tailwise.learners.training import (
     Recipe,
     TrainingSet,
@@ -28,6 +28,7 @@ from tailwise.learners.training import (
     measure_channels,
     normalise,
     train,
+    whiten_stem,
 )
 
 RECIPE = Recipe(epochs=4, lr=0.05, milestones=(2,), batch=8, padding=1)
@@ -385,3 +386,28 @@ def test_a_hundred_layers_give_sensible_answers_after_a_step_or_two(count: int, 
     model = learner.fit(data.inputs, data.labels, classes=3, seed=0)
     assert np.abs(model.embed(others.inputs)).max() < 1e6  # 1e18 and more, or NaN, by running averages
     assert np.isfinite(model.predict_proba(others.inputs)).all()
+
+
+@pytest.mark.parametrize("width", [4, 48, 64])
+def test_a_whitened_stem_gives_uncorrelated_answers_of_variance_1_in_both_signs(width: int) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, 9, 9, 3), dtype=np.uint8)
+    images[:, 1:] = images[:, 1:] // 2 + images[:, :-1] // 2  # neighbours that resemble each other
+    data = TrainingSet(images, np.arange(40) % 3, measure_channels(images), 3)
+    torch.manual_seed(0)
+    net = PooledNet(PooledConfig(3, width))
+    before = net.stem.weight.detach().clone()
+    whiten_stem(net, data)
+    made = min(width // 2, 24)  # twelve numbers in a patch
+    assert torch.equal(net.stem.weight[made:], before[made:])
+    answers = (net.stem(normalise(torch.from_numpy(images), data.channels)) - net.stem.bias[:, None, None]).detach()
+    values = answers[:, :made].transpose(0, 1).flatten(1)  # (made, n)
+    np.testing.assert_allclose(values[0::2], -values[1::2], atol=1e-4)
+    np.testing.assert_allclose(torch.cov(values[0::2].double()), np.eye(made // 2), atol=0.02)
+
+
+def test_a_net_from_scratch_begins_with_a_whitened_stem_whose_order_is_that_of_the_variances() -> None:
+    images = np.full((8, 8, 8, 3), 128, np.uint8)
+    images[::2] = 160  # what varies is the brightness of whole patches
+    model = ResNet8(epochs=1, lr=1e-9, width=4).fit(images, np.arange(8) % 2, classes=2, seed=0)
+    first = model.net.stem.weight[0].flatten()
+    assert torch.allclose(first, first.mean().expand(12), atol=1e-3)
