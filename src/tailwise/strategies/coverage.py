@@ -199,6 +199,7 @@ class Kept:
     stops: IntArray  # (m + 1,) where the references of each row end, the first from 0
     where: NDArray[np.int32]  # (n,) references, row after row
     similarities: Float32Array  # (n,)
+    least: Float32Array  # (R,) what was covered then: smaller similarities are left out
 
     def of(self, row: int) -> tuple[NDArray[np.int32], Float32Array]:
         """References of a row, and how similar they are."""
@@ -234,9 +235,9 @@ class Candidates:
         return self._kept_gains(self.kept, some, self.coverage.covered)
 
     def most_at(self, levels: Float32Array) -> Float64Array:
-        """Σ w·max(0, k − level) of each row, at least, (m,), for levels that are nowhere below those of the start."""
+        """Σ w·max(0, k − level) of each row, at least, (m,)."""
         excess = self.coverage.rounding
-        if self.kept is None:
+        if self.kept is None or (levels < self.kept.least).any():
             return replace(self.coverage, covered=levels).gains_of(self.rows, excess)
         return self._kept_gains(self.kept, np.arange(len(self.rows)), levels, np.float32(1 + excess))
 
@@ -276,7 +277,7 @@ class Candidates:
             blocks = map_blocks(count, BLOCK_ROWS, lambda where: self._above(self.rows[where]))
         counts, where, similarities = zip(*blocks, strict=True)
         stops = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-        return Kept(stops, np.concatenate(where), np.concatenate(similarities))
+        return Kept(stops, np.concatenate(where), np.concatenate(similarities), self.coverage.covered.copy())
 
     def _above(self, rows: Float32Array) -> tuple[IntArray, NDArray[np.int32], Float32Array]:
         """For a block of rows: how many references each represents better, which ones, and how similar they are."""

@@ -25,7 +25,8 @@ STEPS = 60  # of the subgradient method in each round, on the rows that matter
 ROWS_PER_PICK = 3  # rows with the largest ρ that join these in each round, for each pick, and 100 more
 STALLED = 4  # steps without progress after which they become half as long
 NEARLY = 0.5  # of a level: a search leaves out smaller similarities, which the bound itself counts
-LOWEST, FLOOR = 0.2, 1e-4  # of what the batch covers, and of 1: where much exceeds the labels, levels stay above
+SHARES = 0.2, 0.5  # of what the batch covers, below which levels do not fall where too many similarities would matter
+FLOOR = 1e-4  # nor below this
 MOST_SEARCHED = 1_000_000  # similarities that each step looks at
 TIED = 0.1  # of the distance between bound and batch, for each pick: ρ that differ by less count as equal
 LEAST_PROGRESS = 0.02  # of the distance between bound and batch, in a round; less is not worth another
@@ -70,10 +71,7 @@ def lowest_ceilings(found: Herd, gap: float) -> tuple[Ceiling, ...]:
     known = (ceiling_at(found, found.start), ceiling_at(found, coverage.covered.copy()))
     best = last = known[1]
     with one_blas_thread():
-        kept, least = found.candidates.kept, found.start
-        if kept is None:  # too many similarities exceed what labels cover
-            least = np.maximum(found.start, np.maximum(LOWEST * coverage.covered, FLOOR))
-            kept = Candidates(replace(coverage, covered=least), found.candidates.rows).keep()
+        kept = kept_for(found)
         if kept is None:
             return sorted_by_height(known, budget)
         found = replace(found, candidates=Candidates(coverage, found.candidates.rows, kept))
@@ -84,12 +82,25 @@ def lowest_ceilings(found: Herd, gap: float) -> tuple[Ceiling, ...]:
             rows = np.union1d(rows, np.argpartition(-last.gains, joining - 1)[:joining])
             if distance <= gap * (found.value - found.before) or kept.places(rows)[0].size > MOST_SEARCHED:
                 break
-            last = ceiling_at(found, LevelSearch.of(kept, rows, found, least, best.levels).run())
+            last = ceiling_at(found, LevelSearch.of(kept, rows, found, best.levels).run())
             progress = best.of(budget) - last.of(budget)
             best = last if progress > 0 else best
             if 0 <= progress < LEAST_PROGRESS * distance:
                 break
     return sorted_by_height((*known, best), budget)
+
+
+def kept_for(found: Herd) -> Kept | None:
+    """Similarities that matter to a search; where too many exceed what labels cover, levels stay above a share."""
+    known, covered = found.candidates.kept, found.candidates.coverage.covered
+    if known is not None and (known.least <= found.start).all():
+        return known
+    for share in SHARES:
+        least = np.maximum(found.start, np.maximum(share * covered, FLOOR))
+        start = replace(found.candidates.coverage, covered=least)
+        if (kept := Candidates(start, found.candidates.rows).keep()) is not None:
+            return kept
+    return None
 
 
 def sorted_by_height(ceilings: tuple[Ceiling, ...], budget: int) -> tuple[Ceiling, ...]:
@@ -112,14 +123,14 @@ class LevelSearch:
     start: Float32Array  # (R,) levels that the search begins with
 
     @classmethod
-    def of(cls, kept: Kept, rows: IntArray, found: Herd, least: Float32Array, start: Float32Array) -> LevelSearch:
+    def of(cls, kept: Kept, rows: IntArray, found: Herd, start: Float32Array) -> LevelSearch:
         """Of those that are kept, for some rows."""
         at, row = kept.places(rows)
-        high = kept.similarities[at] > np.maximum(least, NEARLY * start)[kept.where[at]]
+        high = kept.similarities[at] > np.maximum(kept.least, NEARLY * start)[kept.where[at]]
         at, row = at[high], row[high]
         return cls(
             row, kept.where[at].astype(np.int64), kept.similarities[at].astype(np.float64), len(rows),
-            len(found.indices), found.value, found.candidates.coverage.weights, least, start,
+            len(found.indices), found.value, found.candidates.coverage.weights, kept.least, start,
         )  # fmt: skip
 
     def run(self) -> Float32Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailwise.strategies.coverage import Coverage, Herd, herd, unit_rows
+from tailwise.strategies.coverage import Candidates, Coverage, Herd, herd, unit_rows
 from tailwise.strategies.coverage_bound import ceiling_at, ceiling_of_pool, lowest_ceilings
 
 WIDTH = 0.5
@@ -50,6 +51,19 @@ def test_any_levels_above_what_labels_cover_give_a_ceiling(seed: int, labelled: 
         whole = ceiling_of_pool(batch.candidates.coverage, levels, pool, np.arange(12))
         assert whole.of(3) == pytest.approx(one.of(3), abs=1e-5)
         assert best_value(batch) <= whole.of(3) + 1e-6
+
+
+def test_similarities_kept_after_some_picks_are_not_taken_for_all_of_them() -> None:
+    batch = make_batch(5, size=400, labelled=0, budget=20)
+    coverage, rows = batch.candidates.coverage, batch.candidates.rows
+    exact = [ceiling_at(batch, levels).of(20) for levels in (batch.start, coverage.covered)]
+    late = replace(batch, candidates=Candidates(coverage, rows, Candidates(coverage, rows).keep()))
+    assert late.candidates.kept is not None
+    found = [ceiling_at(late, levels).of(20) for levels in (batch.start, coverage.covered)]
+    assert found == pytest.approx(exact, rel=1e-6)
+    assert lowest_ceilings(late, gap=0.0)[0].of(20) == pytest.approx(
+        lowest_ceilings(batch, gap=0.0)[0].of(20), rel=0.01
+    )
 
 
 def test_levels_of_the_batch_give_the_bound_of_submodular_functions() -> None:
