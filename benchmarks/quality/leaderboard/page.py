@@ -238,7 +238,8 @@ def _long(analysis: Analysis) -> Iterator[str]:
         yield "## The long-tail protocol: 20 rounds of 100 labels"
         seeds = [len(trials_in(analysis.trials, one, cell)) for one in analysis.drawn for cell in analysis.long_cells]
         few = f" **Preliminary:** conclude nothing from fewer than {ENOUGH_SEEDS}." * (min(seeds) < ENOUGH_SEEDS)
-        yield f"{min(seeds)} to {max(seeds)} seeds for each method and pool.{few}"
+        count = str(min(seeds)) if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
+        yield f"{count} seeds for each method and pool.{few}"
         for title, measure in (("Adjusted", ADJUSTED), ("Plain", PLAIN), ("Classes found at the end", CLASSES)):
             yield f"**{title}**"
             yield tables.cell_table(analysis, analysis.long_cells, measure)
