@@ -284,14 +284,16 @@ class Candidates:
         coverage = self.coverage
         lengths = np.einsum("ij,ij->i", rows, rows)
         with np.errstate(divide="ignore"):
-            reach = -coverage.width * np.log(coverage.covered)  # squared distance at which a row represents as well
+            # Squared distance at which a row represents as well, in float64: a width may be larger than float32 can be.
+            reach = -coverage.width * np.log(coverage.covered.astype(np.float64))
         parts = []
         for start in range(0, len(coverage.references), TILE):
             others = coverage.references[start : start + TILE]
             their = np.einsum("ij,ij->i", others, others)
             products = rows @ others.T
-            # −2·x·y + ‖x‖² + ‖y‖² < reach, and a little more than that, to be sure
+            # −2·x·y + ‖x‖² + ‖y‖² < reach, and a little more than that, to be sure; products are between −1 and 1
             least = (lengths.min() + their - reach[start : start + TILE]) / 2 - 4 * (1 + coverage.width) * UNIT
+            least = np.clip(least, -2, 2).astype(np.float32)
             row, other = np.divmod(np.flatnonzero(products > least), len(others))
             distances = products[row, other] * np.float32(-2) + lengths[row] + their[other]
             similar = np.exp(np.maximum(distances, 0) * np.float32(-1 / coverage.width))

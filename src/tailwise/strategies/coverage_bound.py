@@ -71,7 +71,7 @@ def lowest_ceilings(found: Herd, gap: float) -> tuple[Ceiling, ...]:
     known = (ceiling_at(found, found.start), ceiling_at(found, coverage.covered.copy()))
     best = last = known[1]
     with one_blas_thread():
-        kept = kept_for(found)
+        kept = kept_for(found) if budget else None
         if kept is None:
             return sorted_by_height(known, budget)
         found = replace(found, candidates=Candidates(coverage, found.candidates.rows, kept))
