@@ -64,6 +64,15 @@ def quick_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STYLE, "pdf.fonttype", 3)
 
 
+@pytest.fixture
+def quick_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """λ sweeps of three steps instead of thirty in this process: for tests of what is around them."""
+    from tailwise.strategies import select
+
+    whole = select.paper_grid
+    monkeypatch.setattr(select, "paper_grid", lambda scale: whole(scale)[::10])
+
+
 @pytest.fixture(scope="session")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny CLIP with random weights and a tokenizer of five words."""

@@ -32,6 +32,7 @@ from tailwise.campaign.rounds import Pick, open_round
 from tailwise.campaign.service import Campaign
 from tailwise.web.serve import Options, Serving, running
 
+TEN_AND_MANY = [pytest.param(10, marks=pytest.mark.long), 44]  # classes of a campaign; more are harder to show
 PATIENCE = 120.0  # seconds until a wait is a failure, on a machine that does much else
 REPORT = """
 const { store } = await import('/static/js/state.js');

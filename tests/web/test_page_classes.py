@@ -16,6 +16,7 @@ from tailwise.campaign.classes import COMMAND_KEYS
 from tailwise.campaign.service import Campaign
 
 from .api_client import Api, new_key, serving_api
+from .conftest import TEN_AND_MANY
 
 if TYPE_CHECKING:
     from .conftest import Page, Site
@@ -48,7 +49,7 @@ def many(count: int) -> tuple[str, ...]:
     return tuple(f"bird {number}" for number in range(1, count + 1))
 
 
-@pytest.mark.parametrize("count", [10, 44])
+@pytest.mark.parametrize("count", TEN_AND_MANY)
 def test_the_owner_changes_classes_while_an_annotator_labels(
     page: Page, other_page: Page, make_site: MakeSite, count: int
 ) -> None:
@@ -154,7 +155,7 @@ def test_typing_is_not_disturbed_by_what_others_change(page: Page, make_site: Ma
     )
 
 
-@pytest.mark.parametrize("count", [10, 44])
+@pytest.mark.parametrize("count", TEN_AND_MANY)
 def test_guidelines_and_examples_are_shown_next_to_the_keys(page: Page, make_site: MakeSite, count: int) -> None:
     site = make_site(images=6, classes=many(count), chosen=3)
     site.stop()
@@ -194,7 +195,7 @@ def test_annotators_read_guidelines_and_cannot_change_them(page: Page, make_site
     assert page.run(f"{controls}.filter((one) => one.checkVisibility()).length") == 0
 
 
-@pytest.mark.parametrize("count", [10, 44])
+@pytest.mark.parametrize("count", TEN_AND_MANY)
 def test_own_keys_work_in_label_grid_and_conflicts(page: Page, make_site: MakeSite, count: int) -> None:
     site = make_site(images=4, classes=many(count), guessing=True, settings={"overlap": 2})
     site.stop()
@@ -229,7 +230,7 @@ def test_no_command_of_the_page_can_be_the_key_of_a_class() -> None:
 # Flags and comments.
 
 
-@pytest.mark.parametrize("count", [10, 44])
+@pytest.mark.parametrize("count", TEN_AND_MANY)
 def test_flags_and_comments_are_kept_and_shown_with_their_author(
     page: Page, other_page: Page, make_site: MakeSite, count: int
 ) -> None:

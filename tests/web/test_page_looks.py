@@ -12,7 +12,7 @@ import pytest
 
 import tailwise
 
-from .conftest import Page, new_browser
+from .conftest import TEN_AND_MANY, Page, new_browser
 
 MakeSite = Callable[..., Any]
 STATIC = Path(tailwise.__file__).parent / "web" / "static"
@@ -83,7 +83,7 @@ return [...document.querySelectorAll('section.view:not([hidden]) button, .bar bu
 """
 
 
-@pytest.mark.parametrize("classes", [10, 44])
+@pytest.mark.parametrize("classes", TEN_AND_MANY)
 def test_with_text_twice_as_large_nothing_is_cut_off(classes: int, large_text: Page, make_site: MakeSite) -> None:
     page = large_text
     names = [f"northern long-eared kind {number}" for number in range(classes)]

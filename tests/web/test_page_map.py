@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 MakeSite = Callable[..., Any]
 TEN = tuple(f"kind {number}" for number in range(10))
 MANY = tuple(f"kind {number}" for number in range(44))
-SIZES = pytest.mark.parametrize(("classes", "images"), [(TEN, 26), (MANY, 66)], ids=["10 classes", "44 classes"])
+SIZES = pytest.mark.parametrize(
+    ("classes", "images"),
+    [pytest.param(TEN, 26, marks=pytest.mark.long), (MANY, 66)],
+    ids=["10 classes", "44 classes"],
+)
 POINTS = """
 const { readPoints } = await import('/static/js/map_points.js');
 const points = readPoints(await (await fetch('/api/map/points')).arrayBuffer());
@@ -330,10 +335,13 @@ def test_a_label_that_is_given_is_counted_when_the_map_is_opened_again(page: Pag
     page.wait_saved()
     page.until(lambda: len(site.labels()) == 1, "it is on the disk")
 
+    time.sleep(4)  # until then the points on show count as new
+
     def counted() -> bool:
         page.run("location.hash = 'label'")
         page.run("location.hash = 'map'")
         count = "return document.querySelector('.map-legend [data-name=cat] .count')?.innerText"
+        time.sleep(0.3)
         return bool(page.run(count) == "1")
 
     page.until(counted, "the legend counts it")

@@ -18,7 +18,7 @@ from tailwise.campaign.duplicates import find_duplicates
 from tailwise.campaign.review import review_labels
 from tailwise.campaign.service import Campaign
 
-from .conftest import Site, free_port
+from .conftest import TEN_AND_MANY, Site, free_port
 
 if TYPE_CHECKING:
     from .conftest import Page
@@ -85,7 +85,7 @@ def decisions(site: Site) -> list[tuple[str, str, str, str | None]]:
     )
 
 
-@pytest.mark.parametrize("classes", [10, 44])
+@pytest.mark.parametrize("classes", TEN_AND_MANY)
 def test_errors_are_shown_worst_first_and_kept_or_changed_with_one_key(
     page: Page, make_review_site: MakeReviewSite, classes: int
 ) -> None:
@@ -120,7 +120,7 @@ def test_errors_are_shown_worst_first_and_kept_or_changed_with_one_key(
     assert page.all("#errors [data-act=undo]") == []
 
 
-@pytest.mark.parametrize("classes", [10, 44])
+@pytest.mark.parametrize("classes", TEN_AND_MANY)
 def test_an_error_is_changed_to_any_class_by_search_or_click_and_does_not_come_back(
     page: Page, make_review_site: MakeReviewSite, classes: int
 ) -> None:
@@ -183,7 +183,7 @@ def test_in_a_blind_campaign_errors_reveal_nothing(page: Page, make_review_site:
     assert page.all("#errors .photo") == []
 
 
-@pytest.mark.parametrize("classes", [10, 44])
+@pytest.mark.parametrize("classes", TEN_AND_MANY)
 def test_a_group_of_look_alikes_is_labelled_at_once_and_undone_at_once(
     page: Page, make_review_site: MakeReviewSite, classes: int
 ) -> None:
@@ -229,7 +229,7 @@ def test_a_group_can_be_left_as_it_is(page: Page, make_review_site: MakeReviewSi
     assert decisions(site) == []
 
 
-@pytest.mark.parametrize("classes", [10, 44])
+@pytest.mark.parametrize("classes", TEN_AND_MANY)
 def test_each_answer_of_a_conflict_is_a_button_with_its_people_and_a_key(
     page: Page, make_review_site: MakeReviewSite, classes: int
 ) -> None:

@@ -32,7 +32,7 @@ METHODS = [
 ]  # fmt: skip
 
 
-pytestmark = pytest.mark.usefixtures("quick_figures")
+pytestmark = pytest.mark.usefixtures("quick_figures", "quick_sweeps")
 
 
 @pytest.fixture(autouse=True)

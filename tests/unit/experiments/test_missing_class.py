@@ -97,7 +97,7 @@ def test_calibration_works_with_every_learner(learner: str, kind: str) -> None:
     assert np.isfinite(marks.recalls).all()
 
 
-@pytest.mark.usefixtures("quick_figures")
+@pytest.mark.usefixtures("quick_figures", "quick_sweeps")
 def test_an_experiment_whose_first_set_lacks_classes_is_run_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,8 @@ strategies = [{ name = "random" }, { name = "entropy", balance = [0.6] }]
 calibration = { kind = "none" }
 """  # version 0.1.0 calibrated only where the file asked for it
 
+pytestmark = pytest.mark.usefixtures("quick_sweeps")
+
 
 def write(path: Path, seed: int) -> Path:
     """Features of three classes."""

@@ -31,6 +31,8 @@ learner = { settings = { strength = 0.05 } }
 strategies = [{ name = "random" }, { name = "entropy" }]
 """
 
+pytestmark = pytest.mark.usefixtures("quick_sweeps")
+
 
 @pytest.fixture(scope="module")
 def tiny() -> Experiment:

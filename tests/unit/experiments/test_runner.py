@@ -184,7 +184,7 @@ def test_a_second_run_in_the_same_folder_is_refused(tiny: Experiment, tmp_path: 
             run_experiment(tiny, Store(tmp_path), processes=1)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_trial_that_cannot_run_is_named_and_the_others_go_on(tmp_path: Path, processes: int) -> None:
     text = FILE.replace("initial = 30", "initial = 20").replace("seeds = [0, 1]", "seeds = [0]")
     text = text.replace('{ name = "entropy", balance = [0, "paper"] }', '{ name = "vaal" }, { name = "entropy" }')

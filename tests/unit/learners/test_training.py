@@ -164,6 +164,7 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
+@pytest.mark.long
 def test_a_training_killed_without_warning_goes_on_bit_for_bit(tmp_path: Path) -> None:
     child = start(tmp_path, "wait")
     assert child.stdout is not None

@@ -373,7 +373,7 @@ print(rows.size * rows.classes * 2, taken.nbytes, peak() - before)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["npy", "shards", "parquet"])
+@pytest.mark.parametrize("kind", ["npy", "shards", pytest.param("parquet", marks=pytest.mark.long)])
 def test_a_large_matrix_is_not_held_in_memory(kind: str, tmp_path: Path) -> None:
     raw = np.random.default_rng(6).standard_exponential((160_000, 125), dtype=np.float32)
     proba = (raw / raw.sum(axis=1, keepdims=True)).astype(np.float16)

@@ -47,7 +47,7 @@ def here(photos: Path, head: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return contents(out)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_folder_gives_the_same_bits_as_here(
     workers: int, photos: Path, head: Path, here: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -225,6 +225,7 @@ def digits(path=None):
 """
 
 
+@pytest.mark.long
 def test_from_the_command_line_with_a_plugin_next_to_the_file(
     tiny: Experiment, on_processes: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -99,23 +99,24 @@ def test_a_sparse_softmax_and_scores_of_ones_own_travel_too(pool: np.ndarray) ->
         assert far.hidden == near.hidden
 
 
-ON_THE_CLUSTER = [
-    "margin", "entropy-l1-pseudo-label", "random", "kcenter", "base", "pcb", "uherding", "badge", "falcun", "refine",
-    "boundary",
-]  # fmt: skip
+MAIN = ["margin", "kcenter", "base", "boundary"]
+OTHERS = ["entropy-l1-pseudo-label", "random", "pcb", "uherding", "badge", "falcun", "refine"]
 
 
-def test_strategies_run_on_the_cluster(pool: np.ndarray, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [MAIN, pytest.param(OTHERS, marks=pytest.mark.long)], ids=["main", "others"])
+def test_strategies_run_on_the_cluster(
+    names: list[str], pool: np.ndarray, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     points = np.random.default_rng(2).normal(size=(3_000, 6)).astype(np.float32)
     predictions = Predictions(pool[:3_000], embeddings=points, labelled_embeddings=points[:4])
     actors, closed = RayBackend(predictions.proba, cluster, 2), []  # each strategy would start processes of its own
     close = actors.close
     monkeypatch.setattr("tailwise.ray.rows.RayBackend", lambda *_, **__: actors)
     monkeypatch.setattr(actors, "close", lambda: closed.append(1))
-    near, far = ({name: picks_of(name, engine, predictions) for name in ON_THE_CLUSTER} for engine in ("local", "ray"))
+    near, far = ({name: picks_of(name, engine, predictions) for name in names} for engine in ("local", "ray"))
     close()
     assert far == near
-    assert len(closed) == len(ON_THE_CLUSTER)
+    assert len(closed) == len(names)
 
 
 def picks_of(strategy: str, engine: str, predictions: Predictions) -> list[int]:
