@@ -77,3 +77,15 @@ def test_digits_are_whole_and_scaled() -> None:
     assert (digits.inputs.min(), digits.inputs.max()) == (0.0, 1.0)
     few = digits.take(np.flatnonzero(digits.labels == 3))
     assert few.counts().tolist() == [0, 0, 0, 183, 0, 0, 0, 0, 0, 0]
+
+
+def test_digits_are_those_of_scikit_learn_wherever_it_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.datasets import load_digits as bundled
+
+    features, labels = bundled(return_X_y=True)
+    read = load_digits()
+    monkeypatch.setattr("tailwise.pools.datasets.find_spec", lambda _: None)
+    imported = load_digits()
+    for digits in (read, imported):
+        assert np.array_equal(digits.inputs, (features / 16).astype(np.float32))
+        assert np.array_equal(digits.labels, labels)
