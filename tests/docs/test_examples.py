@@ -160,7 +160,7 @@ def test_the_python_examples_of_a_page_run(page: Path) -> None:
     run_python(page)
 
 
-@pytest.mark.usefixtures("workdir", "quick_figures")
+@pytest.mark.usefixtures("workdir", "quick_figures", "quick_sweeps")
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_the_commands_of_a_page_succeed(page: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]) -> None:
     for block in to_run(page, "console"):

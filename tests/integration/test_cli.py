@@ -407,7 +407,7 @@ def test_strategies_are_those_of_the_registry(capsys: pytest.CaptureFixture[str]
 # bench
 
 
-@pytest.mark.usefixtures("proba", "quick_figures")
+@pytest.mark.usefixtures("proba", "quick_figures", "quick_sweeps")
 def test_an_experiment_runs_is_counted_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.toml").write_text(
         'name = "mine"\nbudget = 10\ncycles = 1\nseeds = [0, 1]\npool = { name = "digits" }\n'
@@ -434,7 +434,7 @@ def test_an_experiment_runs_is_counted_and_reported(capsys: pytest.CaptureFixtur
     assert run(["bench", "run", "mine"]) == 2
 
 
-@pytest.mark.usefixtures("proba", "quick_figures")
+@pytest.mark.usefixtures("proba", "quick_figures", "quick_sweeps")
 def test_a_report_names_the_classes_without_the_pool() -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(120) % 3

@@ -46,7 +46,7 @@ def softmax(size: int, classes: int, dtype: type, seed: int = 0) -> np.ndarray:
     return (proba / proba.sum(axis=1, keepdims=True, dtype=np.float64)).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, pytest.param(np.float64, marks=pytest.mark.long)])
 def test_the_nearest_rows_are_those_of_a_sort_for_any_number_of_shards(dtype: type) -> None:
     proba = softmax(200, 6000, dtype)
     assert rows_per_block(6000) < 100  # three blocks

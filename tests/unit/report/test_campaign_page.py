@@ -33,6 +33,8 @@ from tailwise.report.campaign_figures import (
 from tailwise.report.campaign_page import write_campaign_report
 from tailwise.report.campaign_summary import CampaignSummary, format_time, read_summary
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 VOID = {"meta", "img", "br", "source"}
 AT = 1_800_000_000_000_000
 
