@@ -38,7 +38,8 @@ def generated_pages() -> Iterator[tuple[str, str]]:
     for page, name in COPIED.items():
         yield page, (DOCS.parent / name).read_text(encoding="utf-8").replace("](docs/", "](")
     for tables in sorted(DOCS.glob("results/*/tables")):
-        yield f"results/{tables.parent.name}/index.md", study_page(tables.parent)
+        if not (tables.parent / "README.md").exists():
+            yield f"results/{tables.parent.name}/index.md", study_page(tables.parent)
 
 
 def examples_page() -> str:

@@ -96,13 +96,14 @@ def run_study(
         store.folder.mkdir(parents=True)
     rows = keep_results(experiment, store)
     if rows and not study.compares:
+        write_published(rows, RESULTS / study.name / ROWS)
+        rows = published_rows(study)  # rounded: tables and figures can be made again from what is published
         sweeps = [sweep_of(content) for content in kept_sweeps(experiment, store)]
         page = write_report(
             rows, store.folder, title=study.name, sweeps=sweeps, config=experiment.to_toml(),
             class_names=store.class_names(),
         )  # fmt: skip
         publish(store.folder, RESULTS / study.name, sweeps=bool(sweeps))
-        write_published(rows, RESULTS / study.name / ROWS)
         write_whole(RESULTS / study.name / "experiment.toml", at(study, Path()).to_toml().encode())
         print(f"{study.name}: {len(rows)} rows; {page}", file=sys.stderr)
     if study.page:

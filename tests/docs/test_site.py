@@ -28,7 +28,9 @@ class Loader(yaml.SafeLoader):
 Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda _loader, suffix, _node: suffix)
 SITE: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
 GENERATED = {"gallery.md", "changelog.md", "contributing.md", "examples.md"} | {
-    f"results/{tables.parent.name}/index.md" for tables in DOCS.glob("results/*/tables")
+    f"results/{tables.parent.name}/index.md"
+    for tables in DOCS.glob("results/*/tables")
+    if not (tables.parent / "README.md").exists()
 }  # by docs/hooks.py
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -342,22 +343,20 @@ def _augmented(
 
 
 def epoch_batches(count: int, batch: int, seed: int, epoch: int) -> list[IntArray]:
-    """The images of an epoch in random order, a batch at a time.
+    """The images of an epoch in random order, in as many batches as usual, but of nearly one size.
 
-    Batch norm needs two: one image left over joins the batch before, and a lone image is taken twice.
+    A few images left over at the end would weigh as much as a whole batch: with 2,500 images in batches of 32, a last
+    one of 4 costs 2 points of accuracy. Batch norm needs two images, so a lone one is taken twice.
 
     >>> [len(indices) for indices in epoch_batches(9, 4, seed=0, epoch=0)]
-    [4, 5]
+    [3, 3, 3]
     >>> [indices.tolist() for indices in epoch_batches(1, 4, seed=0, epoch=0)]
     [[0, 0]]
     """
     order = np.random.default_rng(derived(seed, ORDER, epoch)).permutation(count)
     if count == 1:
         order = np.repeat(order, 2)
-    starts = list(range(batch, len(order), batch))
-    if len(order) % batch == 1:
-        starts.pop()
-    return np.split(order, starts)
+    return np.array_split(order, min(math.ceil(len(order) / batch), len(order) // 2))
 
 
 def even_batches(count: int, batch: int, seed: int) -> list[IntArray]:
