@@ -22,7 +22,10 @@ def page(experiment: Experiment, rows: Sequence[Row]) -> str:
         command = f"python -m benchmarks.quality --data FOLDER --only {experiment.name}"
         return "\n\n".join([*parts, f"**Not yet run**: `{command}` runs it."]) + "\n"
     results = Results.of(rows)
-    parts.append(_state(experiment, rows))
+    parts += [
+        _state(experiment, rows),
+        f"![Learning curves](figures/opening-{experiment.pool.name}-{experiment.learner.name}.png)",
+    ]
     for study in results.studies:
         parts += [markdown(over_random(results, condition)) for condition in study.conditions]
         parts += [markdown(gain_table(results, study, measure=measure)) for measure in MEASURES]
