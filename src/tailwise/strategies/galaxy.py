@@ -95,12 +95,29 @@ class ClassOrders:
         return order
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelReader(Base):
+    """What both have in common: they read labels inside a batch, and have no balanced form."""
+
+    needs: ClassVar[tuple[str, ...]] = ("proba", "labelled_proba", "labelled_labels")
+    reads_labels: ClassVar[bool] = True
+    softmax_score: ClassVar[str | None] = "margin"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if parse_balance(self.balance) not in (0.0, "auto"):
+            raise BadInput(
+                f"{self.name} has no balanced form: the labels that it reads, not expected counts, decide what it "
+                "picks next; use base with balance instead"
+            )
+
+
 NOWHERE = 1 << 40  # farther than any rank
 
 
 @strategy
 @dataclass(frozen=True, kw_only=True)
-class Galaxy(Base):
+class Galaxy(LabelReader):
     """Bisects between labelled images of a class and others in its order, reading each label; no balanced form.
 
     1. Two labelled images that follow each other in the order of class k, one of class k and the other not, have a
@@ -119,13 +136,6 @@ class Galaxy(Base):
 
     name: ClassVar[str] = "galaxy"
     title: ClassVar[str] = "GALAXY"
-    needs: ClassVar[tuple[str, ...]] = ("proba", "labelled_proba", "labelled_labels")
-    reads_labels: ClassVar[bool] = True
-    softmax_score: ClassVar[str | None] = "margin"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        reject_balance(self.name, self.balance)
 
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """`informativeness` is the sum of the margin scores of the picks."""
@@ -181,18 +191,9 @@ def read_batch(task: Task, orders: ClassOrders, costs: Column, method: str) -> S
     return task.selection(picks, informativeness=total, balance=0.0, lam=0.0, method=method)
 
 
-def reject_balance(name: str, balance: float | str) -> None:
-    """Reject λ > 0 for a method that goes by true labels."""
-    if parse_balance(balance) not in (0.0, "auto"):
-        raise BadInput(
-            f"{name} has no balanced form: the labels that it reads, not expected counts, decide what it picks next; "
-            "use base with balance instead"
-        )
-
-
 @strategy
 @dataclass(frozen=True, kw_only=True)
-class Direct(Base):
+class Direct(LabelReader):
     """Narrows down each class's threshold in its order, rarest class first, reading labels; no balanced form.
 
     A threshold j of class k calls the first j images of its order "k"; it is worth the labelled images of class k among
@@ -211,13 +212,6 @@ class Direct(Base):
 
     name: ClassVar[str] = "direct"
     title: ClassVar[str] = "DIRECT"
-    needs: ClassVar[tuple[str, ...]] = ("proba", "labelled_proba", "labelled_labels")
-    reads_labels: ClassVar[bool] = True
-    softmax_score: ClassVar[str | None] = "margin"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        reject_balance(self.name, self.balance)
 
     def choose(self, task: Task, predictions: Predictions, costs: Column) -> Selection:
         """`informativeness` is the sum of the margin scores of the picks."""
