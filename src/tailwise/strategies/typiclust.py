@@ -21,12 +21,14 @@ from ..selection import Selection
 from ..solver.path import scale_of, score_scale, score_spread
 from ..targets import Ranges
 from ..types import Float64Array, FloatArray, IntArray, Predictions
-from .strategy import Base, Task, both_embeddings, both_matrices, by_cost, strategy
+from .farthest_first import squares
+from .strategy import Base, Task, both_embeddings, both_matrices, by_cost, draw, strategy
 
 NEIGHBOURS = 20
 SMALLEST = 5  # images of a cluster that may be picked from before the others are used up, as in the paper
 REFERENCES = 4_000  # images of a large cluster among which neighbours are sought: density, to a common factor
 EXACT_KMEANS = 2_000_000  # N·K up to which k-means reads the whole pool in each step
+START_ROWS = 12_288  # points of a large pool among which the starts of clusters are drawn; 3·K if that is more
 DUPLICATE = 1e-3  # of the mean distance: what the distance between equal images counts as
 
 
@@ -145,14 +147,41 @@ def cluster(points: FloatArray, number: int, seed: int) -> IntArray:
 
     if not points.shape[1]:  # without features all points are equal
         return np.zeros(len(points), dtype=np.int64)
-    kind = KMeans if len(points) * number <= EXACT_KMEANS else MiniBatchKMeans
-    more = {} if kind is KMeans else {"batch_size": 4_096, "max_iter": 20}
-    wide = points.astype(np.float32 if points.dtype != np.float64 else np.float64, copy=False)
+    wide: FloatArray = points.astype(np.float32 if points.dtype != np.float64 else np.float64, copy=False)
+    if len(points) * number <= EXACT_KMEANS:
+        search = KMeans(number, n_init=1, random_state=seed % 2**32)
+    else:
+        starts = wide[spread_rows(wide, number, np.random.default_rng(seed))]
+        search = MiniBatchKMeans(
+            number, init=starts, n_init=1, batch_size=4_096, max_iter=20, random_state=seed % 2**32
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters: some stay empty
-        fitted = kind(number, n_init=1, random_state=seed % 2**32, **more).fit(wide)
+        fitted = search.fit(wide)
     labels: IntArray = fitted.labels_.astype(np.int64)
     return labels
+
+
+def spread_rows(points: FloatArray, number: int, rng: np.random.Generator) -> IntArray:
+    """Points to start k-means from, (number,): each drawn in proportion to its distance² from the nearest before it.
+
+    This is k-means++ with one draw for each start. scikit-learn draws several and keeps the best, which takes three
+    quarters of the time of k-means for clusters that are no better.
+    """
+    sample = max(START_ROWS, 3 * number)
+    rows = np.arange(len(points))
+    if len(rows) > sample:
+        rows = np.sort(rng.choice(rows, sample, replace=False))
+    centred = points[rows] - points[rows].mean(axis=0, dtype=np.float64).astype(points.dtype)
+    norms = squares(centred)
+    nearest, starts = np.ones(len(rows)), np.empty(number, dtype=np.int64)
+    for turn in range(number):
+        # Where each point is a start or its copy, any will do.
+        starts[turn] = row = draw(nearest, rng) if nearest.any() else int(rng.integers(len(rows)))
+        squared = np.maximum(norms - 2 * (centred @ centred[row]) + norms[row], 0.0)
+        squared[row] = 0.0
+        nearest = np.minimum(nearest, squared) if turn else squared
+    return rows[starts]
 
 
 def typicality(points: FloatArray, rng: np.random.Generator) -> Float64Array:

@@ -6,7 +6,7 @@ import pytest
 import tailwise
 from tailwise.errors import BadInput, PoolExhausted
 from tailwise.strategies import cold_start, make
-from tailwise.strategies.typiclust import cluster, typicality, visiting_order
+from tailwise.strategies.typiclust import cluster, spread_rows, typicality, visiting_order
 
 CENTRES = 20.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
 
@@ -132,6 +132,33 @@ def test_a_large_pool_is_clustered_by_mini_batches_as_well(monkeypatch: pytest.M
     quick = cluster(points, 4, seed=0)
     for found in (exact, quick):
         assert [len(set(found[places == place].tolist())) for place in range(4)] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_starts_are_drawn_as_in_a_literal_k_means_plus_plus(kind: type) -> None:
+    points = (1_000.0 + np.random.default_rng(3).normal(size=(200, 5))).astype(kind)
+    rng, wide = np.random.default_rng(7), points.astype(np.float64)
+    starts: list[int] = []
+    for turn in range(20):
+        nearest = ((wide[:, None] - wide[starts]) ** 2).sum(axis=2).min(axis=1) if turn else np.ones(200)
+        starts.append(int(np.searchsorted(nearest.cumsum(), rng.random() * nearest.sum(), side="right")))
+    assert spread_rows(points, 20, np.random.default_rng(7)).tolist() == starts
+
+
+def test_starts_are_spread_over_far_clusters_and_drawn_from_a_sample_of_a_large_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points, places = blobs([300, 600, 400, 500])
+    monkeypatch.setattr("tailwise.strategies.typiclust.START_ROWS", 100)
+    drawn = [spread_rows(points, 4, np.random.default_rng(seed)) for seed in range(40)]
+    assert sum(len(set(places[rows].tolist())) == 4 for rows in drawn) >= 30  # by chance alone: 4 of 40
+    assert len(np.unique(np.concatenate(drawn))) > 100
+
+
+def test_starts_among_copies_are_any_of_them() -> None:
+    rows = spread_rows(np.repeat(np.array([[0.0, 1.0], [5.0, 5.0]]), [12, 8], axis=0), 6, np.random.default_rng(0))
+    assert len(rows) == 6
+    assert {0, 1} == {int(row >= 12) for row in rows[:2]}
 
 
 def test_balance_weighs_typicality_against_the_target_within_each_cluster() -> None:
