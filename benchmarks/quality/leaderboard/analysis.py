@@ -86,6 +86,12 @@ class Analysis:
         ]  # fmt: skip
         return mean_ranks(self.trials, field, self.cells, ADJUSTED)
 
+    @property
+    def strongest(self) -> Method | None:
+        """Of the other strategies the one that gains most over random selection."""
+        others = [one for one in self.methods if one.strategy not in (self.default.strategy, RANDOM.strategy)]
+        return others[0] if others else None
+
     @cached_property
     def tests(self) -> list[Test]:
         """The default against everyone, adjusted and plain."""

@@ -208,6 +208,19 @@ def test_a_method_with_too_few_seeds_is_not_shown() -> None:
     assert "| BADGE |" not in text
 
 
+def test_the_summary_names_the_strongest_of_the_other_strategies() -> None:
+    default, badge = Method("boundary", "auto"), Method("badge")
+    levels = {RANDOM: 0.5, default: 0.6, Method("boundary"): 0.63, MARGIN: 0.53, badge: 0.62}
+    cell = ("digits", "few")
+    found = [
+        Score(*cell, method.strategy, method.settings, seed, 1, 20, level + 0.001 * seed, level, 0.5, 10, 0.1)
+        for method, level in levels.items() for seed in range(8)
+    ]  # fmt: skip
+    text = page_text(Analysis(found, Setup(default, (MARGIN,), {"digits": "Digits"}, (cell,))))
+    assert "- **Against BADGE, the strongest of the other strategies:** −2.0" in text
+    assert "- **Against Margin:** +7.0" in text
+
+
 def test_a_clear_loss_is_listed(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     scores = [
