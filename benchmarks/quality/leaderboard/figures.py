@@ -34,6 +34,7 @@ LOOKS: Sequence[Mapping[str, Any]] = (  # the default, random selection, then it
     {"color": "#8a5a9e", "linewidth": 1.3, "linestyle": (0, (3, 1, 1, 1))},
     {"color": "#b0413e", "linewidth": 1.3, "linestyle": (0, (6, 1.5, 1, 1.5))},
 )
+MOST_RANKS_NAMED = 18  # with more methods only every other rank has room for its number
 
 
 def rank_figure(ranks: Ranks, named: Named, strong: Method) -> Figure:
@@ -52,7 +53,8 @@ def rank_figure(ranks: Ranks, named: Named, strong: Method) -> Figure:
         axes.plot([1, most], [0, 0], color=INK, linewidth=1)
         for rank in range(1, most + 1):
             axes.plot([rank, rank], [0, 0.16], color=INK, linewidth=0.8)
-            axes.text(rank, 0.3, str(rank), ha="center", va="bottom", fontsize=NOTE)
+            if most <= MOST_RANKS_NAMED or rank % 2:
+                axes.text(rank, 0.3, str(rank), ha="center", va="bottom", fontsize=NOTE)
         axes.plot([1, min(1 + ranks.critical, most)], [1.45, 1.45], color=INK, linewidth=1.6, solid_capstyle="butt")
         axes.text(1, 1.62, f"critical difference {ranks.critical:.2f}", va="bottom", fontsize=NOTE)
         for place, group in enumerate(groups):
