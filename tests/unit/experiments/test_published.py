@@ -84,7 +84,7 @@ def test_where_nothing_is_published_there_are_no_rows(tmp_path: Path) -> None:
 
 
 # Names come with the files of a pool, which are not here.
-NAMES = {"cifar10": "airplane automobile bird cat deer dog frog horse ship truck".split()}
+NAMES = {"cifar10": ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]}
 
 
 def tables(rows: list[Row]) -> dict[str, str]:
