@@ -15,6 +15,7 @@ from benchmarks.quality.leaderboard.study import BOARDS
 from benchmarks.quality.published import Continued, by_trial, read_published, write_published
 from benchmarks.quality.studies import STUDIES, Study
 from tailwise.cli.bench import ProgressLines
+from tailwise.errors import TailwiseError
 from tailwise.experiments.experiment import Experiment, Row
 from tailwise.experiments.runner import keep_results, run_experiment, status_of
 from tailwise.experiments.trial_run import kept_sweeps
@@ -149,4 +150,7 @@ def publish(source: Path, target: Path, *, sweeps: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except TailwiseError as error:
+        sys.exit(f"python -m benchmarks.quality: {error}")

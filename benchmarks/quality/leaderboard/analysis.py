@@ -87,10 +87,9 @@ class Analysis:
         return mean_ranks(self.trials, field, self.cells, ADJUSTED)
 
     @property
-    def strongest(self) -> Method | None:
-        """Of the other strategies the one that gains most over random selection."""
-        others = [one for one in self.methods if one.strategy not in (self.default.strategy, RANDOM.strategy)]
-        return others[0] if others else None
+    def others(self) -> list[Method]:
+        """The strategies beside the default's and random selection, the one that gains most first."""
+        return [one for one in self.methods if one.strategy not in (self.default.strategy, RANDOM.strategy)]
 
     @cached_property
     def tests(self) -> list[Test]:

@@ -130,12 +130,11 @@ def _short(analysis: Analysis) -> Iterator[str]:
         f"{number(100 * plain.worst, 1, sign=True)}.",
         f"- **Labels saved** at the end: {tables.saved_text(saved)} adjusted, {tables.saved_text(saved_plain)} plain.",
     ]
-    rivals = {one: "" for one in analysis.drawn if one not in (analysis.default, RANDOM)}
-    if (strongest := analysis.strongest) is not None:
-        rivals = {strongest: ", the strongest of the other strategies"} | rivals
-    for rival, what in rivals.items():
+    strongest = analysis.others[:1]
+    for rival in dict.fromkeys([*strongest, *(one for one in analysis.drawn if one in analysis.others)]):
         found = [overall(analysis.trials, analysis.default, rival, analysis.cells, one) for one in (ADJUSTED, PLAIN)]
         first, second = map(tables.points, found)
+        what = ", the strongest of the other strategies" * (rival in strongest)
         lines.append(f"- **Against {name_of(rival)}{what}:** {first} points adjusted, {second} plain.")
     better, worse = len(analysis.significant(1)), len(analysis.significant(-1))
     lines.append(

@@ -216,9 +216,12 @@ def test_the_summary_names_the_strongest_of_the_other_strategies() -> None:
         Score(*cell, method.strategy, method.settings, seed, 1, 20, level + 0.001 * seed, level, 0.5, 10, 0.1)
         for method, level in levels.items() for seed in range(8)
     ]  # fmt: skip
-    text = page_text(Analysis(found, Setup(default, (MARGIN,), {"digits": "Digits"}, (cell,))))
-    assert "- **Against BADGE, the strongest of the other strategies:** −2.0" in text
-    assert "- **Against Margin:** +7.0" in text
+    for rivals in ((MARGIN,), (MARGIN, badge)):
+        text = page_text(Analysis(found, Setup(default, rivals, {"digits": "Digits"}, (cell,))))
+        assert [line.split(" points")[0] for line in text.splitlines() if line.startswith("- **Against")] == [
+            "- **Against BADGE, the strongest of the other strategies:** −2.0 ± 0.0",
+            "- **Against Margin:** +7.0 ± 0.0",
+        ]
 
 
 def test_a_clear_loss_is_listed(tmp_path: Path) -> None:

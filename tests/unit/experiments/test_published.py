@@ -83,7 +83,7 @@ def test_where_nothing_is_published_there_are_no_rows(tmp_path: Path) -> None:
     assert read_published(tmp_path / command.ROWS) == []
 
 
-# Names come with the files of a pool, which are not here.
+# Class names come with the files of a pool, which are not here.
 NAMES = {"cifar10": ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]}
 
 
